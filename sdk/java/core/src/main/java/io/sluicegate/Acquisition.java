@@ -20,7 +20,7 @@ public final class Acquisition implements AutoCloseable {
      * nothing.
      *
      * @return the permit
-     * @throws RateLimitExceededException if it was refused; the overflow of its decision is what the policy says to do instead
+     * @throws RateLimitExceededException if it was refused; the overflow of its decision is what the policy has the program do instead
      */
     public Permit orElseThrow() {
         decision.orThrow();

@@ -10,7 +10,7 @@ public interface AsyncRedisPort extends RedisPort {
      *
      * @param timeoutNanos how long the reply may take
      * @param command the command and its arguments
-     * @return what {@link RedisPort#call} returns, later
+     * @return a future of what {@link RedisPort#call} returns
      */
     CompletableFuture<Object> send(long timeoutNanos, byte[]... command);
 }

@@ -21,10 +21,10 @@ public final class AttributeKey {
      * @return the key; it may be empty, of which {@link Limiter#shared()} makes the budget that all share, as gateways do
      */
     public static String of(List<String> attributes, Map<String, String> values) {
-        Map<String, String> known = new HashMap<>();
-        values.forEach((name, value) -> known.put(name.toLowerCase(Locale.ROOT), value));
+        Map<String, String> byLowerCase = new HashMap<>();
+        values.forEach((name, value) -> byLowerCase.put(name.toLowerCase(Locale.ROOT), value));
         boolean alone = attributes.size() == 1;
-        return attributes.stream().map(attribute -> known.getOrDefault(attribute.toLowerCase(Locale.ROOT), ""))
+        return attributes.stream().map(attribute -> byLowerCase.getOrDefault(attribute.toLowerCase(Locale.ROOT), ""))
             .map(value -> alone ? value : value.replace("\\", "\\\\").replace("|", "\\|")).collect(Collectors.joining("|"));
     }
 }

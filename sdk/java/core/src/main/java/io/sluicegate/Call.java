@@ -5,7 +5,7 @@ package io.sluicegate;
  *
  * @param policy the policy's name
  * @param key the key; null for the budget that all share
- * @param verb what is wanted
+ * @param verb the verb of the request
  * @param cost 1 to 2^31
  * @param maxWaitUs of a reserve, 0 to 2^53 - 1
  * @param id of the verbs that name a permit; else null

@@ -1,7 +1,7 @@
 package io.sluicegate;
 
 /**
- * The charge of a request without a decision, which may have taken effect nevertheless. A server says it of each of its errors; one of before that,
+ * The charge of a request without a decision, which may have taken effect nevertheless. A server reports it with each of its errors; one of before that,
  * and a balancer that answers in its place, count as {@link #UNKNOWN}.
  */
 public enum Charged {

@@ -70,9 +70,9 @@ public final class DirectGate implements LocalLimits {
             this.port = Objects.requireNonNull(port, "port");
         }
 
-        private <T> T orClose(Supplier<T> made) {
+        private <T> T orClose(Supplier<T> factory) {
             try {
-                return made.get();
+                return factory.get();
             } catch (RuntimeException | Error e) {
                 port.close();
                 throw e;

@@ -29,7 +29,7 @@ public enum ErrorCode {
     NODES_RANGE("nodes: `{value}` is outside 1..=4294967295"),
     /** The deadline is not in its range. */
     DEADLINE_RANGE("deadline: `{value}` is outside 1..=10000 ms"),
-    /** The rules do not know the verb. */
+    /** The rules do not support the verb. */
     UNSUPPORTED_VERB("op: `{verb}` is not supported by policy `{policy}`"),
     /** Only a server can do this. */
     NOT_IN_DIRECT_MODE("op: `{verb}` is not available in direct mode; ask a server"),
@@ -61,7 +61,7 @@ public enum ErrorCode {
         return text;
     }
 
-    /** The charge of an error of which no server says it. */
+    /** The charge of an error of which no server reports it. */
     Charged charged() {
         return this == PERHAPS_CHARGED || this == INTERRUPTED || this == SERVER ? Charged.UNKNOWN : Charged.NO;
     }

@@ -5,10 +5,10 @@ import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Where limits are asked for. A program makes one and closes it at its end. It is safe for all threads. */
+/** The source of limiters. A program makes one and closes it at its end. It is safe for all threads. */
 public interface Gate extends AutoCloseable {
     /**
-     * The limiter of a policy. That there is such a policy is found when it is asked.
+     * The limiter of a policy. Whether there is such a policy is found with the first request.
      *
      * @param name the policy's name
      * @return the limiter, which may be kept
@@ -47,7 +47,7 @@ public interface Gate extends AutoCloseable {
 
     /**
      * Ends connections and threads of this gate. What is owed to Redis is paid for at most a second. Closing it again does nothing. Its
-     * limiters must not be asked any more: they may decide as without Redis, or fail.
+     * limiters must not be used any more: they may decide as without Redis, or fail.
      */
     @Override
     void close();

@@ -40,7 +40,7 @@ public record HttpAnswer(int status, Map<String, String> fields, String body) {
     }
 
     /**
-     * The answer to a refusal: the response of its policy, or a problem (RFC 9457) that says no key. Its status is 503 if nobody
+     * The answer to a refusal: the response of its policy, or a problem (RFC 9457) without the key. Its status is 503 if nobody
      * decided by the limit ({@link Mode#DENY}, {@link Mode#SHED}), else 429.
      *
      * @param refusal the refusal

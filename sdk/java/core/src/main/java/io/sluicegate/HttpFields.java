@@ -23,11 +23,11 @@ public final class HttpFields {
      */
     public static Map<String, String> of(Decision decision) {
         Map<String, String> fields = new LinkedHashMap<>();
-        boolean known = switch (decision.mode()) {
+        boolean isBudgetKnown = switch (decision.mode()) {
             case STORE, LEASED, REMEMBERED, LOCAL -> true;
             case ALLOW, DENY, SHED -> false;
         };
-        if (known) {
+        if (isBudgetKnown) {
             boolean canRetry = !decision.allowed() && decision.retryAfterUs() != Decision.NEVER;
             long untilUs = canRetry ? decision.retryAfterUs() : decision.resetAfterUs();
             if (!decision.quotas().isEmpty()) {

@@ -20,7 +20,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * refused, or allowed with a wait that the caller takes on itself.
  */
 public class InMemoryGate implements LocalLimits {
-    /** Keys that are remembered; the one that was not asked for longest falls out. */
+    /** Keys that are remembered; the one that was used least recently falls out. */
     private static final int KEYS_MAX = 100_000;
 
     private final Clock clock;
@@ -108,14 +108,14 @@ public class InMemoryGate implements LocalLimits {
             if (!rules.supports(call.verb())) {
                 throw ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", call.verb().text(), "policy", policy.name()));
             }
-            boolean queued = call.verb() == Verb.CHECK && policy.over().queueMaxWaitUs() > 0;
+            boolean queued = call.verb() == Verb.CHECK && policy.overflow().queueMaxWaitUs() > 0;
             Verb verb = queued ? Verb.RESERVE : call.verb();
-            long maxWaitUs = queued ? policy.over().queueMaxWaitUs() : call.maxWaitUs();
+            long maxWaitUs = queued ? policy.overflow().queueMaxWaitUs() : call.maxWaitUs();
             PermitId permit = PermitId.of(call.id());
-            Usage.Ask ask = new Usage.Ask(verb, call.cost(), maxWaitUs, permit, now, rules.windowsAround(now));
+            Usage.KernelRequest request = new Usage.KernelRequest(verb, call.cost(), maxWaitUs, permit, now, rules.windowsAround(now));
             synchronized (usages) {
                 Usage usage = usages.computeIfAbsent(new Place(place, key), at -> new Usage());
-                return policy.decision(rules, call.verb(), usage.decide(rules, ask), Mode.STORE, 0);
+                return policy.decision(rules, call.verb(), usage.decide(rules, request), Mode.STORE, 0);
             }
         }
     }

@@ -7,7 +7,7 @@ import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.kernel.Rules.Rate;
-import io.sluicegate.internal.policy.Over;
+import io.sluicegate.internal.policy.OverflowAction;
 import io.sluicegate.internal.policy.Policy;
 import java.time.Duration;
 import java.time.ZoneId;
@@ -21,7 +21,7 @@ import java.util.Set;
 
 /**
  * A limit that a program makes itself, of one rule or, by {@link #and}, of several. It is never changed, and so safe for all threads:
- * each method gives another limit. Permits are 1 to 2^32 and times 1 µs to 366 days, unless a method says otherwise. Whether all of it is valid
+ * each method gives another limit. Permits are 1 to 2^32 and times 1 µs to 366 days, unless a method states otherwise. Whether all of it is valid
  * is found out where a gate takes it, with a {@link SluicegateException} of the code {@link ErrorCode#RULES}.
  */
 public final class Limit {
@@ -353,7 +353,7 @@ public final class Limit {
         if (set.costsTooMuch()) {
             throw LimitParameters.error(name + ": rules", "one decision could take Redis too long");
         }
-        return new Policy(name, 0, Policy.SINCE_UNKNOWN, "", List.of("*"), set, Map.of(), Over.REJECT, onStoreFailure);
+        return new Policy(name, 0, Policy.SINCE_UNKNOWN, "", List.of("*"), set, Map.of(), OverflowAction.REJECT, onStoreFailure);
     }
 
     private static SluicegateException noName(String path, String name) {

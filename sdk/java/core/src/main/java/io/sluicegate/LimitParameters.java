@@ -18,9 +18,9 @@ final class LimitParameters {
     private final String path;
     private final Map<String, Object> left;
 
-    LimitParameters(String path, Map<String, Object> given) {
+    LimitParameters(String path, Map<String, Object> parameters) {
         this.path = path;
-        this.left = new LinkedHashMap<>(given);
+        this.left = new LinkedHashMap<>(parameters);
     }
 
     static SluicegateException error(String path, String problem) {

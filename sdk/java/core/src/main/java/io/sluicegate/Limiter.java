@@ -14,18 +14,18 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
 /**
- * Decides by one policy. A key says whose budget it is: 1 to 1,024 bytes of UTF-8; {@link #shared()} gives the budget that all share. A
- * cost is 1 to 2^31 permits. No method throws for a refusal unless it says so; all throw a {@link SluicegateException}
+ * Decides by one policy. A key selects the budget: 1 to 1,024 bytes of UTF-8; {@link #shared()} gives the budget that all share. A
+ * cost is 1 to 2^31 permits. No method throws for a refusal unless its documentation has it; all throw a {@link SluicegateException}
  * where there is no decision. A limiter is immutable and safe for all threads.
  *
  * <p>A request that is allowed goes on after {@link Decision#waitTime()}, which is not 0 under a leaky bucket, for example:
  * {@link Decision#sleep()} waits for it.
  *
- * <p>A policy with a {@code concurrency} rule knows {@code acquire}, {@code renew} and {@code release}, and does not know {@code check},
+ * <p>A policy with a {@code concurrency} rule supports {@code acquire}, {@code renew} and {@code release}, and does not support {@code check},
  * {@code checkOrThrow}, {@code reserve}, {@code await} and {@code atMost}; with other policies it is the other way round. All policies
- * know {@code peek}, {@code refund} and {@code reset}. What a policy does not know fails with {@link ErrorCode#UNSUPPORTED_VERB}.
+ * support {@code peek}, {@code refund} and {@code reset}. What a policy does not support fails with {@link ErrorCode#UNSUPPORTED_VERB}.
  *
- * <p>Methods block for as long as the deadline of their gate, and longer only where they say it. Those that ask once and return a
+ * <p>Methods block for as long as the deadline of their gate, and longer only where their documentation has it. Those that send one request and return a
  * decision have a twin ending in {@code Async} that does not block; {@code checkAsync(key).thenApply(Decision::orThrow)} is the twin of
  * {@code checkOrThrow}. Where there is no decision its future fails with the bare {@link SluicegateException}; as with every
  * future, {@code join} and stages behind it get that as the cause of a {@link java.util.concurrent.CompletionException}, and {@code get} as that
@@ -69,7 +69,7 @@ public final class Limiter {
     /**
      * Returns a copy of this limiter that accepts an empty key: the budget that all callers without a key share.
      *
-     * @return the limiter, to be asked as {@code limiter.shared().check("")}
+     * @return the limiter, to be used as {@code limiter.shared().check("")}
      */
     public Limiter shared() {
         return new Limiter(policy, transport, observers, true);
@@ -135,12 +135,12 @@ public final class Limiter {
         }
     }
 
-    private CompletableFuture<Decision> later(Supplier<Call> asked) {
+    private CompletableFuture<Decision> decideAsync(Supplier<Call> callOf) {
         long began = observers.isEmpty() ? 0 : System.nanoTime();
         Call call;
         CompletableFuture<Decision> decided;
         try {
-            call = asked.get();
+            call = callOf.get();
             decided = transport.decideAsync(call);
         } catch (SluicegateException e) {
             return CompletableFuture.failedFuture(e);
@@ -165,7 +165,7 @@ public final class Limiter {
     /**
      * Takes one permit, or is refused. Where the policy queues, it blocks for the policy's {@code max_wait} at most.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @return the decision; if it is allowed, {@linkplain Decision#sleep() wait} first
      */
     public Decision check(String key) {
@@ -175,7 +175,7 @@ public final class Limiter {
     /**
      * Takes permits, or is refused. Where the policy queues, it blocks for the policy's {@code max_wait} at most.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost how many
      * @return the decision; if it is allowed, {@linkplain Decision#sleep() wait} first
      */
@@ -186,7 +186,7 @@ public final class Limiter {
     /**
      * Takes one permit.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @return the decision, which allows: {@linkplain Decision#sleep() wait} first
      * @throws RateLimitExceededException if it is refused
      */
@@ -195,9 +195,9 @@ public final class Limiter {
     }
 
     /**
-     * Takes permits within a time: the answer says how long the caller has to wait before it goes on.
+     * Takes permits within a time: the answer has the time that the caller has to wait before it goes on.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost how many
      * @param maxWait the longest wait, up to 2^53 - 1 µs
      * @return the decision; if it is allowed, {@linkplain Decision#sleep() wait} first
@@ -207,10 +207,10 @@ public final class Limiter {
     }
 
     /**
-     * Takes a permit and sleeps until it may be used. Where the rules cannot book the future, it sleeps until they say that
-     * it can pass, and asks again, 64 times at most.
+     * Takes a permit and sleeps until it may be used. Where the rules cannot book the future, it sleeps until, by their answer,
+     * it can pass, and tries again, 64 times at most.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param maxWait the longest time in all
      * @return the last decision, whose wait is over
      * @throws InterruptedException if the thread is interrupted while it sleeps; what was booked stays booked
@@ -219,16 +219,16 @@ public final class Limiter {
         long left = Checks.maxWaitUs(maxWait);
         long held = 0;
         for (int tries = 1; ; tries++) {
-            Decision said = decide(call(Verb.RESERVE, key, 1, left, null));
-            long pauseUs = said.allowed() ? said.waitUs() : said.retryAfterUs();
-            boolean asksAgain = !said.allowed() && said.retryAfterUs() != Decision.NEVER && pauseUs <= left && tries < 64;
-            if (said.allowed() || asksAgain) {
+            Decision decision = decide(call(Verb.RESERVE, key, 1, left, null));
+            long pauseUs = decision.allowed() ? decision.waitUs() : decision.retryAfterUs();
+            boolean retries = !decision.allowed() && decision.retryAfterUs() != Decision.NEVER && pauseUs <= left && tries < 64;
+            if (decision.allowed() || retries) {
                 TimeUnit.MICROSECONDS.sleep(pauseUs);
                 held += pauseUs;
                 left -= Math.min(pauseUs, left);
             }
-            if (!asksAgain) {
-                return Decided.held(said, held);
+            if (!retries) {
+                return Decided.held(decision, held);
             }
         }
     }
@@ -236,9 +236,9 @@ public final class Limiter {
     /**
      * Takes what there is, up to a cost.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost the most
-     * @return the decision, which says how many were granted
+     * @return the decision, with the number of permits that were granted
      */
     public Decision atMost(String key, long cost) {
         return decide(call(Verb.AT_MOST, key, cost));
@@ -247,7 +247,7 @@ public final class Limiter {
     /**
      * Says what a check would, and takes nothing.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @return the decision
      */
     public Decision peek(String key) {
@@ -257,7 +257,7 @@ public final class Limiter {
     /**
      * Says what a check would, and takes nothing.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost how many
      * @return the decision
      */
@@ -268,9 +268,9 @@ public final class Limiter {
     /**
      * Gives permits back, never above full.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost how many
-     * @return the decision, which says how many were taken back
+     * @return the decision, with the number of permits that were taken back
      */
     public Decision refund(String key, long cost) {
         return decide(call(Verb.REFUND, key, cost));
@@ -279,7 +279,7 @@ public final class Limiter {
     /**
      * Forgets what is in use of a key.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @return the decision
      */
     public Decision reset(String key) {
@@ -289,7 +289,7 @@ public final class Limiter {
     /**
      * Holds a permit of a {@code concurrency} rule, by a random name.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @return the attempt, to be closed after use
      */
     public Acquisition acquire(String key) {
@@ -300,7 +300,7 @@ public final class Limiter {
     /**
      * Holds permits of a {@code concurrency} rule by a name.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param id the name, 1 to 1,024 bytes
      * @param cost how many
      * @return the decision; a name that is held already is refused for good. Under {@code overflow: shadow} it passes over the limit,
@@ -313,7 +313,7 @@ public final class Limiter {
     /**
      * Gives back what is held by a name.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param id the name
      * @return the decision; a name that is not held is refused, but passes under {@code overflow: shadow}
      */
@@ -324,7 +324,7 @@ public final class Limiter {
     /**
      * Holds what is held by a name for another ttl.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param id the name
      * @return the decision; a name that is not held is refused, but passes under {@code overflow: shadow}
      */
@@ -335,8 +335,8 @@ public final class Limiter {
     /**
      * As {@link #check(String)}.
      *
-     * @param key whose budget
-     * @return the decision, later
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> checkAsync(String key) {
         return checkAsync(key, 1);
@@ -345,42 +345,42 @@ public final class Limiter {
     /**
      * As {@link #check(String, long)}.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost how many
-     * @return the decision, later
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> checkAsync(String key, long cost) {
-        return later(() -> call(Verb.CHECK, key, cost));
+        return decideAsync(() -> call(Verb.CHECK, key, cost));
     }
 
     /**
      * As {@link #reserve}.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost how many
      * @param maxWait the longest wait
-     * @return the decision, later
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> reserveAsync(String key, long cost, Duration maxWait) {
-        return later(() -> call(Verb.RESERVE, key, cost, Checks.maxWaitUs(maxWait), null));
+        return decideAsync(() -> call(Verb.RESERVE, key, cost, Checks.maxWaitUs(maxWait), null));
     }
 
     /**
      * As {@link #atMost}.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost the most
-     * @return the decision, later
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> atMostAsync(String key, long cost) {
-        return later(() -> call(Verb.AT_MOST, key, cost));
+        return decideAsync(() -> call(Verb.AT_MOST, key, cost));
     }
 
     /**
      * As {@link #peek(String)}.
      *
-     * @param key whose budget
-     * @return the decision, later
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> peekAsync(String key) {
         return peekAsync(key, 1);
@@ -389,66 +389,66 @@ public final class Limiter {
     /**
      * As {@link #peek(String, long)}.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost how many
-     * @return the decision, later
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> peekAsync(String key, long cost) {
-        return later(() -> call(Verb.PEEK, key, cost));
+        return decideAsync(() -> call(Verb.PEEK, key, cost));
     }
 
     /**
      * As {@link #refund}.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param cost how many
-     * @return the decision, later
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> refundAsync(String key, long cost) {
-        return later(() -> call(Verb.REFUND, key, cost));
+        return decideAsync(() -> call(Verb.REFUND, key, cost));
     }
 
     /**
      * As {@link #reset}.
      *
-     * @param key whose budget
-     * @return the decision, later
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> resetAsync(String key) {
-        return later(() -> call(Verb.RESET, key, 1));
+        return decideAsync(() -> call(Verb.RESET, key, 1));
     }
 
     /**
      * As {@link #acquire(String, String, long)}.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param id the name
      * @param cost how many
-     * @return the decision, later
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> acquireAsync(String key, String id, long cost) {
-        return later(() -> call(Verb.ACQUIRE, key, cost, id));
+        return decideAsync(() -> call(Verb.ACQUIRE, key, cost, id));
     }
 
     /**
      * As {@link #release}.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param id the name
-     * @return the decision, later
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> releaseAsync(String key, String id) {
-        return later(() -> call(Verb.RELEASE, key, 1, id));
+        return decideAsync(() -> call(Verb.RELEASE, key, 1, id));
     }
 
     /**
      * As {@link #renew}.
      *
-     * @param key whose budget
+     * @param key the key of the budget; empty for that of {@link #shared()}
      * @param id the name
-     * @return the decision, later
+     * @return a future of the decision
      */
     public CompletableFuture<Decision> renewAsync(String key, String id) {
-        return later(() -> call(Verb.RENEW, key, 1, id));
+        return decideAsync(() -> call(Verb.RENEW, key, 1, id));
     }
 }

@@ -4,7 +4,7 @@ package io.sluicegate;
 public interface LocalLimits extends Gate {
     /**
      * A limit of the program's own. All programs on one Redis that name a limit alike share its budgets, in any language. It has nothing
-     * to do with a policy of that name. Where programs say different limits, each decides by its own: what is in use is
+     * to do with a policy of that name. Where programs have different limits, each decides by its own: what is in use is
      * taken over each time.
      *
      * @param name its name, as that of a policy

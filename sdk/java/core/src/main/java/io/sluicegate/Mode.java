@@ -6,7 +6,7 @@ public enum Mode {
     STORE,
     /** The server, from permits that its store has set aside for it. What is left may be less by what other servers took since. */
     LEASED,
-    /** The process: it knows from Redis that this is refused until then. */
+    /** The process: it remembers that Redis refused this, until its retry. */
     REMEMBERED,
     /** The process by its share of the limit, while Redis does not answer. */
     LOCAL,

@@ -1,14 +1,14 @@
 package io.sluicegate;
 
 /**
- * A limiter calls its observer after each decision, on the thread that asked, or on that which completes the future of an asynchronous
+ * A limiter calls its observer after each decision, on the thread of the caller, or on that which completes the future of an asynchronous
  * call. An observer must not block. An exception of it is logged and changes nothing: the request is charged already.
  */
 public interface Observer {
     /**
      * There is a decision.
      *
-     * @param verb what was asked, such as {@code check} or {@code at_most}
+     * @param verb the verb of the request, such as {@code check} or {@code at_most}
      * @param decision the decision
      * @param nanos how long it took, with the time that a request was held back
      */
@@ -18,7 +18,7 @@ public interface Observer {
      * There is no decision.
      *
      * @param policy the policy's name
-     * @param verb what was asked
+     * @param verb the verb of the request
      * @param failure why not
      * @param nanos how long it took
      */

@@ -65,7 +65,7 @@ public interface RedisPort extends AutoCloseable {
         private final transient Signs signs;
 
         /**
-         * Says why there is no reply.
+         * The failure of a call without a reply.
          *
          * @param message what happened
          * @param perhapsExecuted whether Redis may have executed the command
@@ -80,7 +80,7 @@ public interface RedisPort extends AutoCloseable {
          *
          * @param message what happened
          * @param perhapsExecuted whether Redis may have executed the command
-         * @param signs what tells a Redis that is busy from one that is silent
+         * @param signs by which a busy Redis is told from a silent one
          */
         public Failure(String message, boolean perhapsExecuted, Signs signs) {
             this(message, perhapsExecuted, true, signs);
@@ -103,7 +103,7 @@ public interface RedisPort extends AutoCloseable {
             return timeout;
         }
 
-        /** {@return what the connection has shown when the time was over; null if the port does not say it} */
+        /** {@return what the connection has shown when the time was over; null if the port does not report it} */
         public Signs signs() {
             return signs;
         }

@@ -121,7 +121,7 @@ class AsyncTest {
 
     @Test
     void stages_behind_futures_may_ask_and_wait() throws Exception {
-        List<CompletableFuture<Decision>> all = begin(20).stream().map(first -> first.thenApply(said -> limiter.checkAsync("k").join())).toList();
+        List<CompletableFuture<Decision>> all = begin(20).stream().map(first -> first.thenApply(decision -> limiter.checkAsync("k").join())).toList();
         List<CompletableFuture<Object>> firsts = List.copyOf(port.held);
         port.held.clear();
         firsts.forEach(each -> each.complete(HeldPort.reply()));
@@ -161,10 +161,10 @@ class AsyncTest {
             }
         }))) {
             CompletableFuture<Decision> reset = each.resetAsync("k");
-            CompletableFuture<Throwable> why = new CompletableFuture<>();
-            reset.whenComplete((decision, problem) -> why.complete(problem));
+            CompletableFuture<Throwable> thrown = new CompletableFuture<>();
+            reset.whenComplete((decision, problem) -> thrown.complete(problem));
             port.held.remove().completeExceptionally(new RedisPort.Failure("gone", true, false));
-            SluicegateException bare = assertInstanceOf(SluicegateException.class, why.orTimeout(20, TimeUnit.SECONDS).join());
+            SluicegateException bare = assertInstanceOf(SluicegateException.class, thrown.orTimeout(20, TimeUnit.SECONDS).join());
             assertEquals(ErrorCode.PERHAPS_CHARGED, bare.code());
             assertSame(bare, assertThrows(CompletionException.class, reset::join).getCause());
             assertSame(bare, assertThrows(ExecutionException.class, reset::get).getCause());

@@ -86,16 +86,16 @@ class HttpFieldsTest {
     @Test
     void a_port_behind_an_address_is_no_part_of_it() {
         ClientAddress address = ClientAddress.behind("10.0.0.0/8", "fd00::/8");
-        for (String said : new String[] {"1.2.3.4", "1.2.3.4:555", "1.2.3.4:1", "9.9.9.9:1, 1.2.3.4:65535, 10.9.9.9:80", "1.2.3.4:5,[fd00::1]:443"}) {
-            assertEquals("1.2.3.4", address.key("10.1.2.3", said), said);
+        for (String forwarded : new String[] {"1.2.3.4", "1.2.3.4:555", "1.2.3.4:1", "9.9.9.9:1, 1.2.3.4:65535, 10.9.9.9:80", "1.2.3.4:5,[fd00::1]:443"}) {
+            assertEquals("1.2.3.4", address.key("10.1.2.3", forwarded), forwarded);
         }
-        for (String said : new String[] {"2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:555", "[2001:db8:0:0:ffff::1]:1"}) {
-            assertEquals("2001:db8::/64", address.key("10.1.2.3", said), said);
+        for (String forwarded : new String[] {"2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:555", "[2001:db8:0:0:ffff::1]:1"}) {
+            assertEquals("2001:db8::/64", address.key("10.1.2.3", forwarded), forwarded);
         }
         // Without brackets it is a part of the address.
         assertEquals("2001:db8:0:555::/64", address.key("10.1.2.3", "2001:db8:0:555::1"));
-        for (String said : new String[] {"1.2.3.4:", "1.2.3.4:x", "1.2.3.4:123456", ":555", "[]:555", "1.2.3:555", ""}) {
-            assertEquals("10.1.2.3", address.key("10.1.2.3", said), said);
+        for (String forwarded : new String[] {"1.2.3.4:", "1.2.3.4:x", "1.2.3.4:123456", ":555", "[]:555", "1.2.3:555", ""}) {
+            assertEquals("10.1.2.3", address.key("10.1.2.3", forwarded), forwarded);
         }
     }
 

@@ -30,8 +30,8 @@ class LimitTest {
     void limits_are_the_rules_that_servers_make_of_documents() {
         for (int place = 0; place < Limits.ALL.size(); place++) {
             String name = "all-" + place;
-            RuleSet made = RecordReader.read(name, Records.of(name).getBytes(StandardCharsets.UTF_8)).rules();
-            same(name, made, Limits.ALL.get(place).policy("p").rules());
+            RuleSet compiled = RecordReader.read(name, Records.of(name).getBytes(StandardCharsets.UTF_8)).rules();
+            same(name, compiled, Limits.ALL.get(place).policy("p").rules());
         }
         assertEquals(Carry.PROPORTIONAL, Limit.slidingLog(1, SECOND).carry(Carry.PROPORTIONAL).policy("p").rules().carry());
     }

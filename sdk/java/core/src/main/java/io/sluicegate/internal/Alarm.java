@@ -18,7 +18,7 @@ public final class Alarm {
 
     private final LongSupplier nanos;
     private final BiConsumer<System.Logger.Level, String> log;
-    private final Map<String, Long> saidAt = new HashMap<>();
+    private final Map<String, Long> loggedAt = new HashMap<>();
     /** True while the log has a line that nothing has taken back. */
     private volatile boolean raised;
     private long since;
@@ -47,17 +47,17 @@ public final class Alarm {
 
     private synchronized boolean isNews(String cause) {
         long now = nanos.getAsLong();
-        Long last = saidAt.get(cause);
+        Long last = loggedAt.get(cause);
         if (last != null && now - last < AGAIN_NANOS) {
             return false;
         }
-        if (last == null && saidAt.size() >= CAUSES_MAX) {
-            saidAt.values().removeIf(at -> now - at >= AGAIN_NANOS);
-            if (saidAt.size() >= CAUSES_MAX) {
+        if (last == null && loggedAt.size() >= CAUSES_MAX) {
+            loggedAt.values().removeIf(at -> now - at >= AGAIN_NANOS);
+            if (loggedAt.size() >= CAUSES_MAX) {
                 return false;
             }
         }
-        saidAt.put(cause, now);
+        loggedAt.put(cause, now);
         since = raised ? since : now;
         raised = true;
         return true;

@@ -14,7 +14,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
- * Calls whose callers do not wait, and which hold no thread while an answer is on its way. So many ask at a time; the others wait for
+ * Calls whose callers do not wait, and which hold no thread while an answer is on its way. So many are under way at a time; the others wait for
  * a place, and their deadline begins when they have one.
  *
  * <p>An answer comes on a thread of the client: the event loop of Lettuce, or a worker of the HTTP client. A program that blocks in a
@@ -35,9 +35,9 @@ public final class AsyncCalls implements AutoCloseable {
     /** Calls under way, for the end of the gate; {@link #CALLS_MAX} bounds them. */
     private final Set<Running> calls = ConcurrentHashMap.newKeySet();
 
-    private record Waiting(Running call, Runnable goesOn, Runnable abandoned) {}
+    private record Waiting(Running call, Runnable resume, Runnable abandoned) {}
 
-    /** So many calls ask at a time; {@code pool} completes their futures. */
+    /** So many calls are under way at a time; {@code pool} completes their futures. */
     public AsyncCalls(int atOnceMax, AsyncPool pool) {
         this.places = new Semaphore(atOnceMax);
         this.pool = pool;
@@ -47,14 +47,14 @@ public final class AsyncCalls implements AutoCloseable {
         return ErrorCode.NOT_CHARGED.with(Map.of("cause", "too many calls are under way"));
     }
 
-    /** {@return the decision of a call, later} {@code first} begins the call on this thread if there is a place, and must not block. */
+    /** {@return a future of the decision of a call} {@code first} begins the call on this thread if there is a place, and must not block. */
     public CompletableFuture<Decision> begin(Consumer<Running> first) {
         if (!room.tryAcquire()) {
             return CompletableFuture.failedFuture(tooMany());
         }
         Running call = new Running();
         calls.add(call);
-        Runnable begins = () -> {
+        Runnable start = () -> {
             try {
                 first.accept(call);
             } catch (RuntimeException | Error e) {
@@ -63,10 +63,10 @@ public final class AsyncCalls implements AutoCloseable {
         };
         if (waiting.isEmpty() && places.tryAcquire()) {
             call.beginner = Thread.currentThread();
-            begins.run();
+            start.run();
             call.beginner = null;
         } else {
-            enter(new Waiting(call, begins, () -> { }));
+            enter(new Waiting(call, start, () -> { }));
         }
         return call.result;
     }
@@ -81,7 +81,7 @@ public final class AsyncCalls implements AutoCloseable {
         while (!waiting.isEmpty() && places.tryAcquire()) {
             Waiting next = waiting.poll();
             if (next != null && !next.call.result.isDone()) {
-                next.goesOn.run();
+                next.resume.run();
                 continue;
             }
             places.release();
@@ -114,7 +114,7 @@ public final class AsyncCalls implements AutoCloseable {
 
         /** Ends the call with a decision, or with a problem if that is not null. */
         public void end(Decision decision, Throwable problem) {
-            Runnable ending = () -> {
+            Runnable completion = () -> {
                 places.release();
                 fillPlaces();
                 if (problem == null) {
@@ -125,20 +125,20 @@ public final class AsyncCalls implements AutoCloseable {
                 leave();
             };
             if (beginner == Thread.currentThread()) {
-                ending.run();
+                completion.run();
             } else {
-                execute(ending);
+                execute(completion);
             }
         }
 
         /** Gives the place to others for a time, and then goes on; if the future is cancelled before, {@code abandoned} runs instead. */
-        public void pause(long us, Runnable goesOn, Runnable abandoned) {
+        public void pause(long us, Runnable resume, Runnable abandoned) {
             places.release();
             execute(AsyncCalls.this::fillPlaces);
             CompletableFuture<Void> timer = new CompletableFuture<Void>().completeOnTimeout(null, us, TimeUnit.MICROSECONDS);
             timer.whenComplete((over, cancelled) -> {
                 if (cancelled == null) {
-                    enter(new Waiting(this, goesOn, abandoned));
+                    enter(new Waiting(this, resume, abandoned));
                 } else {
                     abandoned.run();
                     leave();

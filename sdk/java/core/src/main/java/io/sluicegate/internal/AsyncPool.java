@@ -37,32 +37,32 @@ public final class AsyncPool extends ThreadPoolExecutor {
         allowCoreThreadTimeOut(true);
     }
 
-    /** {@return the result of a call that blocks, later} Cancelling the future interrupts the call. */
-    public static <T> CompletableFuture<T> later(Executor executor, Callable<T> call) {
-        CompletableFuture<T> later = new CompletableFuture<>();
+    /** {@return a future of the result of a call that blocks} Cancelling the future interrupts the call. */
+    public static <T> CompletableFuture<T> submit(Executor executor, Callable<T> call) {
+        CompletableFuture<T> future = new CompletableFuture<>();
         FutureTask<Boolean> task = new FutureTask<>(() -> {
             try {
-                return later.complete(call.call());
+                return future.complete(call.call());
             } catch (InterruptedException e) {
-                return later.completeExceptionally(interrupted("the thread was interrupted"));
+                return future.completeExceptionally(interrupted("the thread was interrupted"));
             } catch (Exception e) {
-                return later.completeExceptionally(e);
+                return future.completeExceptionally(e);
             }
         }) {
             @Override
             protected void done() {
                 if (isCancelled()) {
-                    later.completeExceptionally(interrupted("the gate was closed"));
+                    future.completeExceptionally(interrupted("the gate was closed"));
                 }
             }
         };
-        later.whenComplete((said, problem) -> task.cancel(later.isCancelled()));
+        future.whenComplete((value, problem) -> task.cancel(future.isCancelled()));
         try {
             executor.execute(task);
         } catch (RejectedExecutionException e) {
-            later.completeExceptionally(AsyncCalls.tooMany());
+            future.completeExceptionally(AsyncCalls.tooMany());
         }
-        return later;
+        return future;
     }
 
     @Override

@@ -8,7 +8,7 @@ import java.util.function.Function;
 import java.util.stream.Stream;
 import javax.net.ssl.SSLException;
 
-/** Why there is no connection, as a user would say it. */
+/** Why there is no connection, in the words of a user. */
 public final class Causes {
     /** Silence: nothing came in time. */
     public static final String SILENT = "what listens there does not answer";
@@ -23,12 +23,12 @@ public final class Causes {
      * {@return the outermost cause that is known, or else the innermost one, without credentials}
      *
      * @param problem what was thrown
-     * @param known the text of what only a client knows; null for others
+     * @param describe the text of a cause that only a client recognises; null for others
      */
-    public static String text(Throwable problem, Function<Throwable, String> known) {
-        String said = known(problem, known);
-        if (said != null) {
-            return said;
+    public static String text(Throwable problem, Function<Throwable, String> describe) {
+        String description = knownCause(problem, describe);
+        if (description != null) {
+            return description;
         }
         String text = "";
         Throwable cause = problem;
@@ -39,15 +39,15 @@ public final class Causes {
     }
 
     /** {@return the outermost cause that is known, as {@link #text}; null if none is} */
-    public static String known(Throwable problem, Function<Throwable, String> known) {
+    public static String knownCause(Throwable problem, Function<Throwable, String> describe) {
         Throwable cause = problem;
         for (int depth = 0; cause != null && depth < DEPTH_MAX; depth++, cause = cause.getCause()) {
             // Where several addresses of a host were tried, what became of each is suppressed.
             for (Throwable each : Stream.concat(Stream.of(cause), Stream.of(cause.getSuppressed())).limit(DEPTH_MAX).toList()) {
-                String said = known.apply(each);
-                said = said == null ? ofPlatform(each) : said;
-                if (said != null) {
-                    return cut(said);
+                String description = describe.apply(each);
+                description = description == null ? ofPlatform(each) : description;
+                if (description != null) {
+                    return cut(description);
                 }
             }
         }

@@ -3,7 +3,7 @@ package io.sluicegate.internal;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The deadline of a question to Redis or to a server. In the first seconds after the first decision it is a longer one: a process that has
+ * The deadline of a request to Redis or to a server. In the first seconds after the first decision it is a longer one: a process that has
  * just started loads and compiles what it runs, all callers at once, and that is no silence of the other side. Times are those of {@link System#nanoTime}.
  */
 public final class Deadline {
@@ -17,7 +17,7 @@ public final class Deadline {
     private boolean hasBegun;
     private long until;
 
-    /** {@code startsCold} says whether there are first seconds. */
+    /** {@code startsCold} is whether there are first seconds. */
     public Deadline(long nanos, boolean startsCold) {
         this.nanos = nanos;
         this.isOver = !startsCold || nanos >= FIRST_NANOS;
@@ -28,7 +28,7 @@ public final class Deadline {
         return isOver ? nanos : first(now, true);
     }
 
-    /** {@return the deadline of what is asked beside decisions} */
+    /** {@return the deadline of a command beside decisions} */
     public long ofLook(long now) {
         return isOver ? nanos : first(now, false);
     }

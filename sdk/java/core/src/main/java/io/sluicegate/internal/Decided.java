@@ -10,8 +10,8 @@ import java.util.List;
 public record Decided(boolean allowed, long granted, long waitUs, long limit, long remaining, long retryAfterUs, long resetAfterUs,
                       String policy, String rule, List<Quota> quotas, Mode mode, Overflow overflow, long heldUs) implements Decision {
     /** {@return a decision whose wait is over, and which took so long} */
-    public static Decided held(Decision said, long heldUs) {
-        return new Decided(said.allowed(), said.granted(), 0, said.limit(), said.remaining(), said.retryAfterUs(), said.resetAfterUs(),
-            said.policy(), said.rule(), said.quotas(), said.mode(), said.overflow(), heldUs);
+    public static Decided held(Decision decision, long heldUs) {
+        return new Decided(decision.allowed(), decision.granted(), 0, decision.limit(), decision.remaining(), decision.retryAfterUs(),
+            decision.resetAfterUs(), decision.policy(), decision.rule(), decision.quotas(), decision.mode(), decision.overflow(), heldUs);
     }
 }

@@ -2,7 +2,7 @@ package io.sluicegate.internal;
 
 /** Texts that go into errors and reports, also from outside. */
 public final class Texts {
-    /** The most characters of such a text: enough to say what is wrong, and no log is flooded. */
+    /** The most characters of such a text: enough to show what is wrong, and no log is flooded. */
     public static final int CHARACTERS_MAX = 1024;
     /** The words for what decides if Redis answers and has no policies that can be read. */
     public static final String READ_BEFORE = "Redis decides by the policies that were read before";

@@ -22,7 +22,7 @@ public final class Undecided {
         return answer(problem);
     }
 
-    /** {@return the answer to a request without a decision} A mistake of the program is logged, once a minute; what the gate knows it logs itself. */
+    /** {@return the answer to a request without a decision} A mistake of the program is logged, once a minute; what the gate notices it logs itself. */
     public static HttpAnswer answer(SluicegateException problem) {
         HttpAnswer answer = HttpAnswer.of(problem);
         if (answer.status() == SERVER_ERROR) {

@@ -55,9 +55,9 @@ public final class ColdCallers {
             int admitted = 0;
             Map<io.sluicegate.Mode, Integer> modes = new EnumMap<>(io.sluicegate.Mode.class);
             for (Future<Decision> each : all) {
-                Decision said = each.get();
-                admitted += said.allowed() ? 1 : 0;
-                modes.merge(said.mode(), 1, Integer::sum);
+                Decision decision = each.get();
+                admitted += decision.allowed() ? 1 : 0;
+                modes.merge(decision.mode(), 1, Integer::sum);
             }
             threads.shutdown();
             System.out.println("admitted " + admitted + " of 20, " + modes);

@@ -122,9 +122,9 @@ public abstract class FaultContract {
                 callers.execute(() -> {
                     while (System.nanoTime() < end.get()) {
                         long began = System.nanoTime();
-                        Decision said = limit.check("k");
+                        Decision decision = limit.check("k");
                         long ended = System.nanoTime();
-                        seen.add(new Seen(began, ended - began, said));
+                        seen.add(new Seen(began, ended - began, decision));
                         TestRedis.pause(10);
                         late.accumulateAndGet(System.nanoTime() - ended - 10_000_000L, Math::max);
                     }
@@ -182,12 +182,12 @@ public abstract class FaultContract {
     /** Uses the share up, which is owed then. */
     private static long useShare(DirectGate gate) {
         long admitted = 0;
-        Decision said;
+        Decision decision;
         do {
-            said = gate.limit("owed", OWED).check("k");
-            admitted += said.granted();
+            decision = gate.limit("owed", OWED).check("k");
+            admitted += decision.granted();
             // A Redis that was heard of just now counts as busy, and nothing is decided by the share yet.
-        } while (said.allowed() || said.mode() != Mode.LOCAL);
+        } while (decision.allowed() || decision.mode() != Mode.LOCAL);
         assertEquals(47, admitted);
         return admitted;
     }
@@ -345,9 +345,9 @@ public abstract class FaultContract {
     @Test
     void a_thousand_virtual_threads_at_one_gate_pin_no_carrier() throws Exception {
         try (TestRedis redis = TestRedis.start()) {
-            String said = VirtualCallers.run(getClass(), redis.uri());
-            System.out.print(said);
-            assertTrue(said.contains("5000 of 5000 passed, 0 pinned"), said);
+            String output = VirtualCallers.run(getClass(), redis.uri());
+            System.out.print(output);
+            assertTrue(output.contains("5000 of 5000 passed, 0 pinned"), output);
         }
     }
 
@@ -355,8 +355,8 @@ public abstract class FaultContract {
     void it_decides_on_the_module_path() throws Exception {
         try (TestRedis redis = TestRedis.start(); RedisPort port = open(redis.uri())) {
             String module = port.getClass().getPackageName();
-            String said = OnModulePath.run(port.getClass(), redis.port());
-            assertTrue(said.contains(module + " and io.sluicegate: STORE"), said);
+            String output = OnModulePath.run(port.getClass(), redis.port());
+            assertTrue(output.contains(module + " and io.sluicegate: STORE"), output);
         }
     }
 
@@ -443,9 +443,9 @@ public abstract class FaultContract {
         for (int start = 0; start < (TestRedis.isLong() ? 20 : 2); start++) {
             try (TestRedis redis = TestRedis.start()) {
                 redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "fixed-20", Records.of("fixed-20"));
-                String said = ColdCallers.run(getClass(), redis.uri(), start % 2 == 0 ? "" : "fixed-20");
-                System.out.print("cold: " + said);
-                assertTrue(said.startsWith("admitted 20 of 20, ") && !said.contains("LOCAL"), said);
+                String output = ColdCallers.run(getClass(), redis.uri(), start % 2 == 0 ? "" : "fixed-20");
+                System.out.print("cold: " + output);
+                assertTrue(output.startsWith("admitted 20 of 20, ") && !output.contains("LOCAL"), output);
             }
         }
     }
@@ -514,10 +514,10 @@ public abstract class FaultContract {
                 mail.check("k");
             }
             assertEquals(GateHealth.State.DEGRADED, state(gate));
-            List<String> said = log.with("does not decide");
+            List<String> lines = log.with("does not decide");
             // One for each cause: the connection was lost, and there is none.
-            assertTrue(said.size() >= 1 && said.size() <= 4, said.toString());
-            assertTrue(said.get(0).contains("127.0.0.1:" + redis.port()) && said.get(0).contains("by a share of 1/1"), said.toString());
+            assertTrue(lines.size() >= 1 && lines.size() <= 4, lines.toString());
+            assertTrue(lines.get(0).contains("127.0.0.1:" + redis.port()) && lines.get(0).contains("by a share of 1/1"), lines.toString());
             redis.restart();
             TestRedis.await("Redis is back", () -> mail.peek("k", 1).mode() == Mode.STORE && state(gate) == GateHealth.State.UP);
             assertEquals(1, log.with("INFO the Redis at 127.0.0.1:" + redis.port() + " decides again, after ").size(), log.all().toString());

@@ -77,16 +77,16 @@ public final class LossyProxy implements AutoCloseable {
             try {
                 Socket client = server.accept();
                 Socket redis = new Socket(InetAddress.getLoopbackAddress(), target);
-                AtomicBoolean asked = new AtomicBoolean();
-                daemon(() -> copy(client, redis, asked, false));
-                daemon(() -> copy(redis, client, asked, true));
+                AtomicBoolean requested = new AtomicBoolean();
+                daemon(() -> copy(client, redis, requested, false));
+                daemon(() -> copy(redis, client, requested, true));
             } catch (IOException e) {
                 return;
             }
         }
     }
 
-    private void copy(Socket from, Socket to, AtomicBoolean asked, boolean replies) {
+    private void copy(Socket from, Socket to, AtomicBoolean requested, boolean replies) {
         try (from; to) {
             InputStream in = from.getInputStream();
             OutputStream out = to.getOutputStream();
@@ -94,9 +94,9 @@ public final class LossyProxy implements AutoCloseable {
             int read;
             while ((read = in.read(buffer)) > 0) {
                 if (!replies && new String(buffer, 0, read, StandardCharsets.ISO_8859_1).contains("EVALSHA")) {
-                    asked.set(true);
+                    requested.set(true);
                 }
-                boolean isReply = replies && asked.getAndSet(false);
+                boolean isReply = replies && requested.getAndSet(false);
                 if (replies && lateMs > 0 && (isReply || !isNextLate)) {
                     long late = lateMs;
                     lateMs = isNextLate ? 0 : late;

@@ -271,9 +271,9 @@ public abstract class RedisContract {
             TestRedis.pause(5);
             publish("two", Records.of("fixed-20", "version", 2L));
             assertEquals(18, late.policy("two").check("k").remaining());
-            Decision said = old.check("k");
-            assertEquals(17, said.remaining());
-            assertEquals(20, said.limit());
+            Decision decision = old.check("k");
+            assertEquals(17, decision.remaining());
+            assertEquals(20, decision.limit());
             redis.command("FLUSHDB");
             assertEquals(9, old.check("k").remaining());
         }
@@ -307,14 +307,14 @@ public abstract class RedisContract {
                 .and(Limit.tokenBucket(1, Duration.ofMillis(1)).burst(5).named("bucket")));
             int passed = 0;
             while (passed < 90) {
-                Decision said = mail.check("k");
-                passed += said.allowed() && said.mode() == Mode.STORE ? 1 : 0;
+                Decision decision = mail.check("k");
+                passed += decision.allowed() && decision.mode() == Mode.STORE ? 1 : 0;
             }
             own.stop();
             TestRedis.await("a decision by the share", () -> mail.peek("k", 1).mode() == Mode.LOCAL);
             long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
-            for (Decision said = mail.check("k"); System.nanoTime() < until && !"year".equals(said.rule()) | said.allowed(); said = mail.check("k")) {
-                passed += said.allowed() ? 1 : 0;
+            for (Decision decision = mail.check("k"); System.nanoTime() < until && !"year".equals(decision.rule()) | decision.allowed(); decision = mail.check("k")) {
+                passed += decision.allowed() ? 1 : 0;
             }
             assertEquals(100, passed);
         }
@@ -345,14 +345,14 @@ public abstract class RedisContract {
             Limiter twenty = other.limit("brought", Limit.fixedWindow(20, Duration.ofDays(366)));
             assertEquals(9, ten.check("k").remaining());
             assertEquals(18, twenty.check("k").remaining());
-            Decision said = ten.check("k");
-            assertEquals(7, said.remaining());
-            assertEquals(10, said.limit());
-            assertEquals("limit", said.rule());
-            assertEquals("brought", said.policy());
+            Decision decision = ten.check("k");
+            assertEquals(7, decision.remaining());
+            assertEquals(10, decision.limit());
+            assertEquals("limit", decision.rule());
+            assertEquals("brought", decision.policy());
             Limit two = Limit.fixedWindow(5, Duration.ofDays(366)).named("limit").and(Limit.tokenBucket(2, Duration.ofHours(1)).named("slow"));
-            said = one.limit("brought", two).check("k");
-            assertEquals(1, said.remaining());
+            decision = one.limit("brought", two).check("k");
+            assertEquals(1, decision.remaining());
             assertEquals("limit", one.limit("brought", two).peek("k", 2).rule());
             assertEquals(5, one.limit("brought", Limit.fixedWindow(6, Duration.ofDays(366)).carry(Carry.RESET)).check("k").remaining());
             // The rules of the state cannot be read: all counts as used up.
@@ -375,9 +375,9 @@ public abstract class RedisContract {
                     assertEquals(here.acquire("k", "id", 1).remaining(), there.acquire("k", "id", 1).remaining(), name);
                 } else {
                     Decision own = here.check("k");
-                    Decision said = there.check("k");
+                    Decision decision = there.check("k");
                     assertEquals(own.limit() + " " + own.remaining() + " " + own.rule() + " " + own.quotas(),
-                        said.limit() + " " + said.remaining() + " " + said.rule() + " " + said.quotas(), name);
+                        decision.limit() + " " + decision.remaining() + " " + decision.rule() + " " + decision.quotas(), name);
                 }
             }
         }
@@ -394,10 +394,10 @@ public abstract class RedisContract {
             own.stop();
             List<Boolean> passed = new ArrayList<>();
             for (int i = 0; i < 8; i++) {
-                Decision said = local.check("k");
-                assertEquals(Mode.LOCAL, said.mode());
-                assertEquals(5, said.limit());
-                passed.add(said.allowed());
+                Decision decision = local.check("k");
+                assertEquals(Mode.LOCAL, decision.mode());
+                assertEquals(5, decision.limit());
+                passed.add(decision.allowed());
             }
             assertEquals(4, passed.stream().filter(each -> each).count());
             assertEquals(Mode.ALLOW, allow.check("k").mode());
@@ -421,10 +421,10 @@ public abstract class RedisContract {
             }
             int allowed = 0;
             for (CompletableFuture<Decision> each : all) {
-                Decision said = each.get(20, TimeUnit.SECONDS);
-                allowed += said.allowed() ? 1 : 0;
-                assertEquals(0, said.waitUs());
-                assertNull(said.overflow());
+                Decision decision = each.get(20, TimeUnit.SECONDS);
+                allowed += decision.allowed() ? 1 : 0;
+                assertEquals(0, decision.waitUs());
+                assertNull(decision.overflow());
             }
             double seconds = (System.nanoTime() - began) / 1e9;
             assertTrue(allowed >= 4 && allowed <= 1 + 4 * seconds, allowed + " in " + seconds + " s");

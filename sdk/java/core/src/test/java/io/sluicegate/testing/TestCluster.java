@@ -56,9 +56,9 @@ public final class TestCluster implements AutoCloseable {
         }
     }
 
-    private static void is(Object wanted, Object said) {
-        if (!wanted.equals(said)) {
-            throw new AssertionError(said);
+    private static void is(Object wanted, Object reply) {
+        if (!wanted.equals(reply)) {
+            throw new AssertionError(reply);
         }
     }
 
@@ -98,9 +98,9 @@ public final class TestCluster implements AutoCloseable {
     private void awaitAgreement() {
         for (TestRedis node : nodes) {
             TestRedis.await("a cluster", () -> {
-                String said = String.valueOf(node.command("CLUSTER", "INFO"));
-                return said.contains("cluster_state:ok") && said.contains("cluster_known_nodes:" + nodes.size())
-                    && said.contains("cluster_slots_ok:" + SLOTS);
+                String reply = String.valueOf(node.command("CLUSTER", "INFO"));
+                return reply.contains("cluster_state:ok") && reply.contains("cluster_known_nodes:" + nodes.size())
+                    && reply.contains("cluster_slots_ok:" + SLOTS);
             });
         }
     }
@@ -162,9 +162,9 @@ public final class TestCluster implements AutoCloseable {
     /** Waits until the replica of a master has all that was written. */
     public void awaitReplica(int master) {
         TestRedis.await("the replica", () -> {
-            String said = String.valueOf(nodes.get(master).command("INFO", "replication"));
-            Matcher written = WRITTEN.matcher(said);
-            Matcher replicated = REPLICATED.matcher(said);
+            String reply = String.valueOf(nodes.get(master).command("INFO", "replication"));
+            Matcher written = WRITTEN.matcher(reply);
+            Matcher replicated = REPLICATED.matcher(reply);
             return written.find() && replicated.find() && written.group(1).equals(replicated.group(1));
         });
     }

@@ -47,8 +47,8 @@ public final class TestSentinels implements AutoCloseable {
         }
         for (TestRedis sentinel : sentinels) {
             TestRedis.await("sentinels that know each other", () -> {
-                String said = String.valueOf(sentinel.command("INFO", "sentinel"));
-                return said.contains("slaves=1") && said.contains("sentinels=3") && said.contains("status=ok");
+                String reply = String.valueOf(sentinel.command("INFO", "sentinel"));
+                return reply.contains("slaves=1") && reply.contains("sentinels=3") && reply.contains("status=ok");
             });
         }
     }

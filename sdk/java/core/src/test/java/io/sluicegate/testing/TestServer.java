@@ -39,16 +39,16 @@ public final class TestServer implements AutoCloseable {
             }
             Process process = builder.redirectErrorStream(true).start();
             BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
-            StringBuilder said = new StringBuilder();
+            StringBuilder output = new StringBuilder();
             for (String line = out.readLine(); line != null; line = out.readLine()) {
-                said.append(line).append('\n');
+                output.append(line).append('\n');
                 int at = line.indexOf("http://");
                 if (line.contains("listening") && at >= 0) {
                     drain(out);
                     return new TestServer(process, line.substring(at).trim(), file);
                 }
             }
-            throw new IllegalStateException("the server did not start:\n" + said);
+            throw new IllegalStateException("the server did not start:\n" + output);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }

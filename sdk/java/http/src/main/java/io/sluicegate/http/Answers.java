@@ -18,7 +18,7 @@ import java.util.Objects;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Reads what a server says: decisions, and problems. */
+/** Reads the answers of a server: decisions, and problems. */
 final class Answers {
     private static final Pattern QUOTA = Pattern.compile("\"([a-z0-9._-]{1,128})\";q=([0-9]{1,16})(?:;w=([0-9]{1,10}))?(;qu=\"concurrent-requests\")?");
 
@@ -96,8 +96,8 @@ final class Answers {
         }
         if (fields.get("response") instanceof Map<?, ?> response) {
             Map<String, String> headers = new HashMap<>();
-            if (response.get("headers") instanceof Map<?, ?> given) {
-                given.forEach((name, value) -> headers.put((String) name, String.valueOf(value)));
+            if (response.get("headers") instanceof Map<?, ?> fieldsByName) {
+                fieldsByName.forEach((name, value) -> headers.put((String) name, String.valueOf(value)));
             }
             return new Overflow.Response((int) number(response, "status", STATUS_MAX), headers, text(response, "body"));
         }
@@ -105,22 +105,22 @@ final class Answers {
     }
 
     /** {@return the exception that a problem stands for} */
-    static SluicegateException problem(Asked asked, int status, Map<?, ?> fields) {
+    static SluicegateException problem(Operation operation, int status, Map<?, ?> fields) {
         Charged charged = charged(fields);
-        SluicegateException known = known(asked, status, fields, charged);
-        return new SluicegateException(known.code(), known.getMessage(), charged, known.status());
+        SluicegateException knownProblem = knownProblem(operation, status, fields, charged);
+        return new SluicegateException(knownProblem.code(), knownProblem.getMessage(), charged, knownProblem.status());
     }
 
-    /** {@return what a problem says of the charge; a server of before that, or a proxy, says nothing} */
+    /** {@return the charge that a problem reports; a server of before that, or a proxy, reports none} */
     private static Charged charged(Map<?, ?> fields) {
         return "no".equals(fields.get("charged")) ? Charged.NO : "yes".equals(fields.get("charged")) ? Charged.YES : Charged.UNKNOWN;
     }
 
-    private static SluicegateException known(Asked asked, int status, Map<?, ?> fields, Charged charged) {
+    private static SluicegateException knownProblem(Operation operation, int status, Map<?, ?> fields, Charged charged) {
         String type = String.valueOf(fields.get("type"));
         String detail = fields.get("detail") instanceof String text ? Texts.cut(text) : "no detail";
-        if (type.endsWith(":unknown-policy") && asked.policy() != null) {
-            return ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", asked.policy()));
+        if (type.endsWith(":unknown-policy") && operation.policy() != null) {
+            return ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", operation.policy()));
         }
         if (type.endsWith(":unknown-policy")) {
             return new SluicegateException(ErrorCode.UNKNOWN_POLICY, detail);
@@ -132,12 +132,12 @@ final class Answers {
             return new SluicegateException(charged == Charged.NO ? ErrorCode.NOT_CHARGED : ErrorCode.PERHAPS_CHARGED, detail);
         }
         if (status == 400 && detail.startsWith("op: ")) {
-            return asked.policy() == null ? new SluicegateException(ErrorCode.UNSUPPORTED_VERB, detail)
-                : ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", asked.verb(), "policy", asked.policy()));
+            return operation.policy() == null ? new SluicegateException(ErrorCode.UNSUPPORTED_VERB, detail)
+                : ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", operation.verb(), "policy", operation.policy()));
         }
         return ErrorCode.SERVER.with(Map.of("status", status, "detail", detail));
     }
 
     /** The request that a problem is about; without a policy the server names it. */
-    record Asked(String verb, String policy) {}
+    record Operation(String verb, String policy) {}
 }

@@ -19,7 +19,7 @@ public final class Check {
      * A check of permits.
      *
      * @param policy the policy's name
-     * @param key whose budget, 1 to 1,024 bytes of UTF-8
+     * @param key the key whose budget is charged, 1 to 1,024 bytes of UTF-8
      * @param cost how many permits, 1 to 2^31
      * @throws io.sluicegate.SluicegateException if the key or the cost is not in its range
      */
@@ -31,7 +31,7 @@ public final class Check {
      * A check of one permit.
      *
      * @param policy the policy's name
-     * @param key whose budget
+     * @param key the key whose budget is charged
      */
     public Check(String policy, String key) {
         this(policy, key, 1);

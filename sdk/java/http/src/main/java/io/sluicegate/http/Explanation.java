@@ -16,7 +16,7 @@ import java.util.Map;
  * @param overflow what becomes of requests over the limit: {@code reject}, {@code queue}, {@code degrade}, {@code divert} or
  *     {@code shadow}
  * @param onStoreFailure who decides while the store does not answer: {@code local}, {@code allow} or {@code deny}
- * @param decision what a check would say, without quotas
+ * @param decision the answer that a check would get, without quotas
  * @param rules each rule that holds for the key
  */
 public record Explanation(String policy, List<String> apps, long wouldCharge, boolean isOverride, String overflow, String onStoreFailure,
@@ -46,13 +46,14 @@ public record Explanation(String policy, List<String> apps, long wouldCharge, bo
         List<Rule> rules = new ArrayList<>();
         for (Object each : (List<?>) fields.get("rules")) {
             Map<?, ?> rule = (Map<?, ?>) each;
-            Left left = rule.get("left") instanceof Map<?, ?> said
-                ? new Left(Answers.bool(said, "allowed"), Answers.number(said, "remaining"), Answers.retryAfterUs(said), Answers.number(said, "reset_after_us"))
+            Left left = rule.get("left") instanceof Map<?, ?> members
+                ? new Left(Answers.bool(members, "allowed"), Answers.number(members, "remaining"), Answers.retryAfterUs(members),
+                    Answers.number(members, "reset_after_us"))
                 : null;
             Duration window = rule.get("window_s") instanceof Long ? Duration.ofSeconds(Answers.number(rule, "window_s")) : null;
             rules.add(new Rule(Answers.text(rule, "name"), Answers.text(rule, "algorithm"), Answers.number(rule, "limit"), window, left));
         }
-        List<String> apps = fields.get("apps") instanceof List<?> given ? given.stream().map(String::valueOf).toList() : null;
+        List<String> apps = fields.get("apps") instanceof List<?> names ? names.stream().map(String::valueOf).toList() : null;
         return new Explanation(policy, apps, Answers.number(fields, "would_charge"), "override".equals(Answers.text(fields, "rules_of")),
             Answers.text(fields, "overflow"), Answers.text(fields, "on_store_failure"),
             Answers.decision(policy, (Map<?, ?>) fields.get("decision"), ""), List.copyOf(rules));

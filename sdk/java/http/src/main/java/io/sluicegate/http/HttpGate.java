@@ -20,7 +20,7 @@ import java.util.Objects;
  * only a server can do: batches, settlements and explanations.
  */
 public final class HttpGate implements Gate {
-    private static final Answers.Asked BATCH = new Answers.Asked("check", null);
+    private static final Answers.Operation BATCH = new Answers.Operation("check", null);
 
     private final HttpTransport server;
 
@@ -29,7 +29,7 @@ public final class HttpGate implements Gate {
     }
 
     /**
-     * A gate that asks a server.
+     * A gate that sends its requests to a server.
      *
      * @param server where it listens, as {@code https://HOST:PORT}
      * @return a builder, with which you configure the gate
@@ -45,7 +45,7 @@ public final class HttpGate implements Gate {
 
     /**
      * The health of the server, as this program sees it: {@link GateHealth.State#DOWN} if it does not decide, also because it does not accept
-     * the token. If nothing was asked for 10 s, the server is asked now.
+     * the token. If there was no request for 10 s, one is sent now.
      *
      * @return the health
      */
@@ -68,14 +68,14 @@ public final class HttpGate implements Gate {
      */
     public List<CheckAnswer> checkEach(List<Check> checks) {
         return server.post("check:batch", batch(checks, false), BATCH, fields -> {
-            List<?> said = answers(fields, checks.size());
+            List<?> items = answers(fields, checks.size());
             List<CheckAnswer> answers = new ArrayList<>();
             for (int place = 0; place < checks.size(); place++) {
-                Map<?, ?> each = (Map<?, ?>) said.get(place);
+                Map<?, ?> each = (Map<?, ?>) items.get(place);
                 String policy = checks.get(place).policy();
                 answers.add(each.containsKey("allowed")
                     ? new CheckAnswer(Answers.decision(policy, each, ""), null)
-                    : new CheckAnswer(null, Answers.problem(new Answers.Asked("check", policy), (int) Answers.number(each, "status", Answers.STATUS_MAX), each)));
+                    : new CheckAnswer(null, Answers.problem(new Answers.Operation("check", policy), (int) Answers.number(each, "status", Answers.STATUS_MAX), each)));
             }
             return List.copyOf(answers);
         });
@@ -114,24 +114,24 @@ public final class HttpGate implements Gate {
      * @throws SluicegateException if nothing was corrected, or it is not known
      */
     public Settlement settle(Check charged, String id, long cost) {
-        Map<String, Object> body = server.question(charged.policy(), charged.key());
+        Map<String, Object> body = server.requestBody(charged.policy(), charged.key());
         body.put("id", Checks.id(id));
         body.put("charged", charged.cost());
         body.put("cost", cost == 0 ? 0 : Checks.cost(cost));
-        return server.post("settle", body, new Answers.Asked("settle", charged.policy()), fields -> new Settlement(
+        return server.post("settle", body, new Answers.Operation("settle", charged.policy()), fields -> new Settlement(
             Answers.number(fields, "refunded"), Answers.number(fields, "taken"), Answers.number(fields, "missing"),
             Answers.decision(charged.policy(), (Map<?, ?>) fields.get("decision"), "")));
     }
 
     /**
-     * Says what a check would now come to, and why. Nothing is charged.
+     * Explains what a check would now come to. Nothing is charged.
      *
      * @param check the check
-     * @return which rules hold, and what each of them would say
+     * @return which rules hold, and the answer of each of them
      * @throws SluicegateException if there is no explanation
      */
     public Explanation explain(Check check) {
-        return server.post("explain", question(check), new Answers.Asked("explain", check.policy()),
+        return server.post("explain", checkBody(check), new Answers.Operation("explain", check.policy()),
             fields -> Explanation.read(check.policy(), fields));
     }
 
@@ -143,14 +143,14 @@ public final class HttpGate implements Gate {
         return answers;
     }
 
-    private Map<String, Object> question(Check check) {
-        Map<String, Object> question = server.question(check.policy(), check.key());
-        question.put("cost", check.cost());
-        return question;
+    private Map<String, Object> checkBody(Check check) {
+        Map<String, Object> body = server.requestBody(check.policy(), check.key());
+        body.put("cost", check.cost());
+        return body;
     }
 
     private Map<String, Object> batch(List<Check> checks, boolean atomic) {
-        return Json.object("atomic", atomic, "checks", checks.stream().map(this::question).toList());
+        return Json.object("atomic", atomic, "checks", checks.stream().map(this::checkBody).toList());
     }
 
     /** The options of a program. It is for one thread. */
@@ -170,7 +170,7 @@ public final class HttpGate implements Gate {
         }
 
         /**
-         * The token by which the server knows the program.
+         * The token by which the server authenticates the program.
          *
          * @param token the token
          * @return this builder
@@ -181,7 +181,7 @@ public final class HttpGate implements Gate {
         }
 
         /**
-         * The program's app, for servers that know apps without tokens.
+         * The program's app, for servers that accept apps without tokens.
          *
          * @param app a name
          * @return this builder
@@ -209,7 +209,7 @@ public final class HttpGate implements Gate {
 
         /**
          * Says whether the process has just started, and runs the path of a request for the first time; it is so by default. Then
-         * {@link #build()} asks the server some hundred times whether it lives, for half a second at most, and in the first 5 s after the
+         * {@link #build()} sends the server some hundred health checks, for half a second at most, and in the first 5 s after the
          * first request the timeout is 500 ms, if it is set to less.
          *
          * @param warmsUp false for a process that has sent requests before, and for tests about short timeouts

@@ -39,7 +39,7 @@ import java.util.function.Supplier;
  */
 final class HttpTransport implements Transport, AutoCloseable {
     /**
-     * Time that requests before the first one may take, and their number: they ask whether the server lives. So the client is compiled, and
+     * Time that requests before the first one may take, and their number: they are health checks. So the client is compiled, and
      * there is a connection for as many as may come at once.
      */
     private static final long WARM_UP_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
@@ -72,7 +72,7 @@ final class HttpTransport implements Transport, AutoCloseable {
         }
     }
 
-    // Where the server does not answer, the requests will say so.
+    // Where the server does not answer, the requests will show it.
     private void warmUp() {
         HttpRequest look = HttpRequest.newBuilder(base.resolve("livez")).GET().build();
         long until = System.nanoTime() + WARM_UP_NANOS;
@@ -96,11 +96,11 @@ final class HttpTransport implements Transport, AutoCloseable {
         }
     }
 
-    /** {@return what was heard of the server lately; without requests it is asked, by a request that has nothing in it} */
+    /** {@return what the server answered lately; without requests one is sent that has nothing in it} */
     GateHealth health() {
         if (!watch.isKnown()) {
             try {
-                answer(post(request("peek", Map.of()), timeout.ofLook(System.nanoTime())), new Answers.Asked("peek", null));
+                answer(post(request("peek", Map.of()), timeout.ofLook(System.nanoTime())), new Answers.Operation("peek", null));
             } catch (SluicegateException e) {
                 // What it means has been noted.
             } catch (InterruptedException e) {
@@ -145,7 +145,7 @@ final class HttpTransport implements Transport, AutoCloseable {
     }
 
     private Decision decision(Call call, HttpResponse<LimitedBody.Body> response) {
-        Answer answer = answer(response, new Answers.Asked(call.verb().text(), call.policy()));
+        Answer answer = answer(response, new Answers.Operation(call.verb().text(), call.policy()));
         return decided(() -> Answers.decision(call.policy(), answer.fields, answer.policyField));
     }
 
@@ -159,7 +159,7 @@ final class HttpTransport implements Transport, AutoCloseable {
     }
 
     /** {@return what is read of the answer to a request, for which the thread waits} */
-    <T> T post(String path, Map<String, Object> body, Answers.Asked asked, Function<Map<?, ?>, T> reader) {
+    <T> T post(String path, Map<String, Object> body, Answers.Operation operation, Function<Map<?, ?>, T> reader) {
         HttpResponse<LimitedBody.Body> response;
         try {
             response = post(request(path, body), timeout.ofDecision(System.nanoTime()));
@@ -167,7 +167,7 @@ final class HttpTransport implements Transport, AutoCloseable {
             Thread.currentThread().interrupt();
             throw ErrorCode.INTERRUPTED.with(Map.of("cause", "the thread was interrupted"));
         }
-        Map<?, ?> fields = answer(response, asked).fields;
+        Map<?, ?> fields = answer(response, operation).fields;
         return decided(() -> reader.apply(fields));
     }
 
@@ -181,27 +181,27 @@ final class HttpTransport implements Transport, AutoCloseable {
         return request.build();
     }
 
-    private Answer answer(HttpResponse<LimitedBody.Body> response, Answers.Asked asked) {
-        byte[] said = response.body().bytes();
-        if (said == null) {
+    private Answer answer(HttpResponse<LimitedBody.Body> response, Answers.Operation operation) {
+        byte[] body = response.body().bytes();
+        if (body == null) {
             watch.failed("it answers with more than " + LimitedBody.BYTES_MAX + " bytes");
             throw ErrorCode.SERVER.with(Map.of("status", response.statusCode(), "detail", "more than " + LimitedBody.BYTES_MAX + " bytes"));
         }
         Map<?, ?> fields;
         try {
-            fields = Json.read(said) instanceof Map<?, ?> map ? map : Map.of();
+            fields = Json.read(body) instanceof Map<?, ?> map ? map : Map.of();
         } catch (JsonException e) {
             fields = Map.of();
         }
-        note(response.statusCode(), fields);
+        updateWatch(response.statusCode(), fields);
         if (response.statusCode() != 200) {
-            throw Answers.problem(asked, response.statusCode(), fields);
+            throw Answers.problem(operation, response.statusCode(), fields);
         }
         return new Answer(fields, response.headers().firstValue("ratelimit-policy").orElse(""));
     }
 
     // Another app's token is like a wrong one; a policy that is not for this app is an answer.
-    private void note(int status, Map<?, ?> fields) {
+    private void updateWatch(int status, Map<?, ?> fields) {
         boolean isOurs = status == OK ? !fields.isEmpty() : fields.get("type") != null;
         boolean lacksRight = status == UNAUTHORIZED || String.valueOf(fields.get("type")).endsWith(":other-app");
         if (isOurs && status < SERVER_ERROR && !lacksRight) {
@@ -242,7 +242,7 @@ final class HttpTransport implements Transport, AutoCloseable {
     }
 
     private Map<String, Object> body(Call call) {
-        Map<String, Object> body = question(call.policy(), call.key());
+        Map<String, Object> body = requestBody(call.policy(), call.key());
         switch (call.verb()) {
             case RESET, RELEASE, RENEW -> { }
             default -> body.put("cost", call.cost());
@@ -256,8 +256,8 @@ final class HttpTransport implements Transport, AutoCloseable {
         return body;
     }
 
-    /** {@return the members that every question has} */
-    Map<String, Object> question(String policy, String key) {
+    /** {@return the members that every request has} */
+    Map<String, Object> requestBody(String policy, String key) {
         return Json.object("policy", policy, "key", key, "app", app);
     }
 }

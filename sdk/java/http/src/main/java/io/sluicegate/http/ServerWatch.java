@@ -24,32 +24,32 @@ final class ServerWatch {
         this.nanos = nanos;
     }
 
-    /** The server decided, or said what is wrong with a request. */
+    /** The server decided, or answered what is wrong with a request. */
     void answered() {
-        note(null);
+        record(null);
         alarm.over("the server at " + address + " decides again");
     }
 
     /** The server did not decide. */
-    void failed(String why) {
-        note(why);
-        alarm.raise(why, "the server at " + address + " does not decide: " + why + "; " + MEANWHILE);
+    void failed(String reason) {
+        record(reason);
+        alarm.raise(reason, "the server at " + address + " does not decide: " + reason + "; " + MEANWHILE);
     }
 
-    private void note(String why) {
-        cause = why;
+    private void record(String reason) {
+        cause = reason;
         at = nanos.getAsLong();
         isHeardOf = true;
     }
 
-    /** {@return whether something was heard of it lately} */
+    /** {@return whether it answered lately} */
     boolean isKnown() {
         return isHeardOf && nanos.getAsLong() - at < LATELY_NANOS;
     }
 
-    /** {@return what was heard of it last} */
+    /** {@return its last answer} */
     GateHealth health() {
-        String why = cause;
-        return why == null ? GateHealth.up(address) : new GateHealth(GateHealth.State.DOWN, address, why, MEANWHILE);
+        String reason = cause;
+        return reason == null ? GateHealth.up(address) : new GateHealth(GateHealth.State.DOWN, address, reason, MEANWHILE);
     }
 }

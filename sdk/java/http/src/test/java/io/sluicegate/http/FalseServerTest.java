@@ -288,15 +288,15 @@ class FalseServerTest {
 
     @Test
     void a_gate_asks_whether_the_server_lives_before_the_first_request_and_not_longer_than_it_is_worth() {
-        AtomicInteger asked = new AtomicInteger();
+        AtomicInteger requests = new AtomicInteger();
         server.createContext("/livez", exchange -> {
-            asked.incrementAndGet();
+            requests.incrementAndGet();
             exchange.sendResponseHeaders(200, -1);
             exchange.close();
         });
         URI uri = URI.create("http://127.0.0.1:" + server.getAddress().getPort());
         try (HttpGate warm = HttpGate.remote(uri).build()) {
-            assertTrue(asked.get() > 1, asked + " were asked");
+            assertTrue(requests.get() > 1, requests + " were asked");
             assertEquals(4, warm.policy("p").check("k").remaining());
         }
         server.removeContext("/livez");

@@ -154,13 +154,13 @@ class HttpGateTest {
 
     @Test
     void a_server_says_why() {
-        Explanation why = gate.explain(new Check("login", "explain", 3));
-        assertEquals("login", why.policy());
-        assertEquals(null, why.apps());
-        assertEquals("reject local false", why.overflow() + " " + why.onStoreFailure() + " " + why.isOverride());
-        assertFalse(why.decision().allowed());
+        Explanation explanation = gate.explain(new Check("login", "explain", 3));
+        assertEquals("login", explanation.policy());
+        assertEquals(null, explanation.apps());
+        assertEquals("reject local false", explanation.overflow() + " " + explanation.onStoreFailure() + " " + explanation.isOverride());
+        assertFalse(explanation.decision().allowed());
         assertEquals(List.of(new Explanation.Rule("tries", "sliding_log", 2, Duration.ofMinutes(10),
-            new Explanation.Left(false, 2, Decision.NEVER, 0))), why.rules());
+            new Explanation.Left(false, 2, Decision.NEVER, 0))), explanation.rules());
         assertEquals(1, gate.explain(new Check("login", "explain")).wouldCharge());
         // Nothing was charged.
         assertEquals(1, gate.policy("login").check("explain").remaining());
@@ -169,14 +169,14 @@ class HttpGateTest {
 
     @Test
     void each_of_several_checks_has_an_answer_of_its_own() {
-        List<CheckAnswer> said = gate.checkEach(List.of(new Check("login", "each", 2), new Check("none", "each"), new Check("login", "each"),
+        List<CheckAnswer> answers = gate.checkEach(List.of(new Check("login", "each", 2), new Check("none", "each"), new Check("login", "each"),
             Check.shared("import", 1), new Check("jobs", "each")));
-        assertTrue(said.get(0).orThrow().allowed());
-        assertEquals("login", said.get(0).decision().policy());
-        assertFalse(said.get(2).orThrow().allowed());
-        assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, said.get(1)::orThrow).code());
-        assertEquals(ErrorCode.POLICY_NOT_AVAILABLE, said.get(3).problem().code());
-        assertEquals(ErrorCode.UNSUPPORTED_VERB, said.get(4).problem().code());
+        assertTrue(answers.get(0).orThrow().allowed());
+        assertEquals("login", answers.get(0).decision().policy());
+        assertFalse(answers.get(2).orThrow().allowed());
+        assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, answers.get(1)::orThrow).code());
+        assertEquals(ErrorCode.POLICY_NOT_AVAILABLE, answers.get(3).problem().code());
+        assertEquals(ErrorCode.UNSUPPORTED_VERB, answers.get(4).problem().code());
         assertEquals(ErrorCode.SERVER, assertThrows(SluicegateException.class, () -> gate.checkEach(List.of())).code());
     }
 

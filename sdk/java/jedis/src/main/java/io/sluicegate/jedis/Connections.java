@@ -60,8 +60,8 @@ final class Connections {
     }
 
     private String noConnection() {
-        String why = problem;
-        return "there is no connection to " + address + (why == null ? "" : ": " + why);
+        String lastProblem = problem;
+        return "there is no connection to " + address + (lastProblem == null ? "" : ": " + lastProblem);
     }
 
     private static ThreadFactory daemons(String name) {
@@ -115,14 +115,14 @@ final class Connections {
         }
     }
 
-    private Line await(CompletableFuture<Line> made, long timeoutNanos) throws Failure, InterruptedException {
+    private Line await(CompletableFuture<Line> connecting, long timeoutNanos) throws Failure, InterruptedException {
         try {
-            return made.get(timeoutNanos, TimeUnit.NANOSECONDS);
+            return connecting.get(timeoutNanos, TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
-            made.thenAccept(this::giveBack);
+            connecting.thenAccept(this::giveBack);
             throw new Failure(noConnection(), false, true);
         } catch (InterruptedException e) {
-            made.thenAccept(this::giveBack);
+            connecting.thenAccept(this::giveBack);
             throw e;
         } catch (ExecutionException e) {
             throw new Failure(noConnection(), false, false);

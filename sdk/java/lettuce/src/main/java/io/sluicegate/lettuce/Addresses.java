@@ -5,7 +5,7 @@ import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Addresses of Redis as texts. Lettuce leaves out parameters that it does not know, and its errors may say the password. */
+/** Addresses of Redis as texts. Lettuce ignores unknown parameters, and its errors may contain the password. */
 final class Addresses {
     private static final Set<String> PARAMETERS =
         Set.of("timeout", "database", "db", "clientName", "libraryName", "libraryVersion", "sentinelMasterId", "verifyPeer");

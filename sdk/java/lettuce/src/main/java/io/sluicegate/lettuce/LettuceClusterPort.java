@@ -37,7 +37,7 @@ public final class LettuceClusterPort implements AsyncRedisPort {
     private static final long UNUSED_NANOS = TimeUnit.MINUTES.toNanos(1);
     /** Time that a node may take to name the owners of slots. */
     private static final long LOOK_NANOS = TimeUnit.SECONDS.toNanos(1);
-    /** Shortest time between two such questions. */
+    /** Shortest time between two such requests. */
     private static final long LOOK_AGAIN_MS = 100;
     /** Time between two checks that a node is listened to. */
     private static final long TICK_MS = 1000;
@@ -180,9 +180,9 @@ public final class LettuceClusterPort implements AsyncRedisPort {
 
     /** {@return the node at an address} */
     private Node nodeAt(String address) {
-        Node known = nodes.get(address);
-        if (known != null) {
-            return known;
+        Node node = nodes.get(address);
+        if (node != null) {
+            return node;
         }
         changing.lock();
         try {
@@ -196,8 +196,8 @@ public final class LettuceClusterPort implements AsyncRedisPort {
     }
 
     /** {@return the node that a node calls HOST:PORT; without a host it is at its own} */
-    private Node nodeBeside(Node said, String address) {
-        return nodeAt(address.startsWith(":") ? said.address.substring(0, said.address.lastIndexOf(':')) + address : address);
+    private Node nodeBeside(Node reporter, String address) {
+        return nodeAt(address.startsWith(":") ? reporter.address.substring(0, reporter.address.lastIndexOf(':')) + address : address);
     }
 
     @Override
@@ -391,10 +391,10 @@ public final class LettuceClusterPort implements AsyncRedisPort {
         return answered;
     }
 
-    private boolean take(Node said, List<Slots.Range> ranges) {
+    private boolean take(Node reporter, List<Slots.Range> ranges) {
         Set<Node> masters = new HashSet<>();
         for (Slots.Range range : ranges) {
-            Node node = nodeBeside(said, range.address());
+            Node node = nodeBeside(reporter, range.address());
             masters.add(node);
             for (int slot = range.first(); slot <= range.last(); slot++) {
                 owners.set(slot, node);

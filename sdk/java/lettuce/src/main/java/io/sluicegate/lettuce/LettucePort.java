@@ -68,7 +68,7 @@ public final class LettucePort implements AsyncRedisPort {
     private volatile boolean closed;
     private volatile long triedAt = System.nanoTime() - TRY_AGAIN_NANOS;
     private volatile Subscription subscription;
-    private volatile StatefulRedisPubSubConnection<byte[], byte[]> heard;
+    private volatile StatefulRedisPubSubConnection<byte[], byte[]> pubSub;
 
     private record Subscription(String channel, Consumer<String> listener) {}
 
@@ -85,8 +85,8 @@ public final class LettucePort implements AsyncRedisPort {
 
     /** {@return where there is no connection to, and why not, without credentials} */
     private String noConnection() {
-        String why = problem;
-        return "there is no connection to " + address(uri) + (why == null ? "" : ": " + why);
+        String lastProblem = problem;
+        return "there is no connection to " + address(uri) + (lastProblem == null ? "" : ": " + lastProblem);
     }
 
     /** {@return a node of a cluster, to which a connection is being made; it leaves the client open} */
@@ -173,14 +173,14 @@ public final class LettucePort implements AsyncRedisPort {
 
     /** {@return whether there is a connection now} */
     boolean isConnected() {
-        Line made = made();
-        return made != null && made.isOpen();
+        Line current = line();
+        return current != null && current.isOpen();
     }
 
     /** {@return the connection that was made, or null} */
-    private Line made() {
-        CompletableFuture<Line> made = attempt;
-        return made != null && made.isDone() && !made.isCompletedExceptionally() ? made.join() : null;
+    private Line line() {
+        CompletableFuture<Line> connecting = attempt;
+        return connecting != null && connecting.isDone() && !connecting.isCompletedExceptionally() ? connecting.join() : null;
     }
 
     /** {@return whether there is a connection, for which it waits unless Redis refuses it} */
@@ -220,7 +220,7 @@ public final class LettucePort implements AsyncRedisPort {
             }
             if (failed) {
                 triedAt = System.nanoTime();
-                attempt = client.connectAsync(ByteArrayCodec.INSTANCE, uri).toCompletableFuture().handle(this::made);
+                attempt = client.connectAsync(ByteArrayCodec.INSTANCE, uri).toCompletableFuture().handle(this::line);
                 attempt.thenRun(this::listen);
             }
             return attempt;
@@ -232,7 +232,7 @@ public final class LettucePort implements AsyncRedisPort {
         }
     }
 
-    private Line made(StatefulRedisConnection<byte[], byte[]> connection, Throwable failure) {
+    private Line line(StatefulRedisConnection<byte[], byte[]> connection, Throwable failure) {
         problem = failure == null ? null : Problems.text(failure, problem);
         if (failure != null) {
             throw new CompletionException(failure);
@@ -289,8 +289,8 @@ public final class LettucePort implements AsyncRedisPort {
         /** Goes out over the connection, as soon as there is one. */
         void begin() {
             try {
-                CompletableFuture<Line> made = attempt;
-                CompletableFuture<Line> over = made == null || made.isCompletedExceptionally() ? tryAgain() : made;
+                CompletableFuture<Line> connecting = attempt;
+                CompletableFuture<Line> over = connecting == null || connecting.isCompletedExceptionally() ? tryAgain() : connecting;
                 if (over.isDone()) {
                     dispatch(over.isCompletedExceptionally() ? null : over.join());
                 } else if (System.nanoTime() - triedAt > AWAIT_NANOS) {
@@ -403,7 +403,7 @@ public final class LettucePort implements AsyncRedisPort {
     private void leave(Line line) {
         connecting.lock();
         try {
-            if (made() == line) {
+            if (line() == line) {
                 attempt = null;
                 problem = "a reply was " + TimeUnit.NANOSECONDS.toMillis(LATE_MAX_NANOS) + " ms late, so the connection is made anew";
             }
@@ -415,11 +415,11 @@ public final class LettucePort implements AsyncRedisPort {
         waiting.forEach(Sending::begin);
     }
 
-    private void dispatchAsking(StatefulRedisConnection<byte[], byte[]> made, AsyncCommand<byte[], byte[], Object> sent) {
+    private void dispatchAsking(StatefulRedisConnection<byte[], byte[]> connection, AsyncCommand<byte[], byte[], Object> sent) {
         asking.lock();
         try {
-            made.dispatch(of(ASKING));
-            made.dispatch(sent);
+            connection.dispatch(of(ASKING));
+            connection.dispatch(sent);
         } finally {
             asking.unlock();
         }
@@ -449,7 +449,7 @@ public final class LettucePort implements AsyncRedisPort {
     @Override
     public void subscribe(String channel, Consumer<String> listener) {
         subscription = new Subscription(channel, listener);
-        if (made() != null) {
+        if (line() != null) {
             listen();
         }
     }
@@ -460,10 +460,10 @@ public final class LettucePort implements AsyncRedisPort {
         if (wanted == null || closed || !listening.compareAndSet(false, true)) {
             return;
         }
-        client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri).whenComplete((made, problem) -> {
+        client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri).whenComplete((connection, problem) -> {
             if (problem == null) {
-                heard = made;
-                listen(made, wanted);
+                pubSub = connection;
+                listen(connection, wanted);
             } else {
                 listening.set(false);
                 CompletableFuture.delayedExecutor(TRY_AGAIN_NANOS, TimeUnit.NANOSECONDS).execute(this::listen);
@@ -473,12 +473,12 @@ public final class LettucePort implements AsyncRedisPort {
 
     /** {@return whether the channel is listened to now} */
     boolean isListening() {
-        StatefulRedisPubSubConnection<byte[], byte[]> made = heard;
-        return made != null && made.isOpen();
+        StatefulRedisPubSubConnection<byte[], byte[]> current = pubSub;
+        return current != null && current.isOpen();
     }
 
-    private static void listen(StatefulRedisPubSubConnection<byte[], byte[]> made, Subscription wanted) {
-        made.addListener(new RedisPubSubAdapter<>() {
+    private static void listen(StatefulRedisPubSubConnection<byte[], byte[]> connection, Subscription wanted) {
+        connection.addListener(new RedisPubSubAdapter<>() {
             @Override
             public void message(byte[] channel, byte[] message) {
                 wanted.listener().accept(new String(message, StandardCharsets.UTF_8));
@@ -489,7 +489,7 @@ public final class LettucePort implements AsyncRedisPort {
                 wanted.listener().accept("");
             }
         });
-        made.async().subscribe(wanted.channel().getBytes(StandardCharsets.UTF_8));
+        connection.async().subscribe(wanted.channel().getBytes(StandardCharsets.UTF_8));
     }
 
     @Override
@@ -499,13 +499,13 @@ public final class LettucePort implements AsyncRedisPort {
             shutdown(client);
             return;
         }
-        CompletableFuture<Line> made = attempt;
-        if (made != null) {
-            made.thenAccept(line -> line.connection().closeAsync());
+        CompletableFuture<Line> connecting = attempt;
+        if (connecting != null) {
+            connecting.thenAccept(line -> line.connection().closeAsync());
         }
-        StatefulRedisPubSubConnection<byte[], byte[]> subscribed = heard;
-        if (subscribed != null) {
-            subscribed.closeAsync();
+        StatefulRedisPubSubConnection<byte[], byte[]> current = pubSub;
+        if (current != null) {
+            current.closeAsync();
         }
     }
 }

@@ -31,14 +31,14 @@ final class Problems {
     }
 
     /**
-     * {@return the cause, as a user would say it}
+     * {@return the cause, in the words of a user}
      *
-     * @param before the cause of the attempt before; it stays where this one says less, as attempts may end in other ways for one reason
+     * @param before the cause of the attempt before; it stays where this one has less, as attempts may end in other ways for one reason
      */
     static String text(Throwable problem, String before) {
-        String said = Causes.known(problem, Problems::ofLettuce);
-        if (said != null || before != null) {
-            return said != null ? said : before;
+        String description = Causes.knownCause(problem, Problems::ofLettuce);
+        if (description != null || before != null) {
+            return description != null ? description : before;
         }
         String text = Causes.text(problem, Problems::ofLettuce);
         return text.matches("(?i)connection (reset|closed).*") ? "it ends the connection at once, as a Redis that expects TLS does" : text;

@@ -28,10 +28,10 @@ final class Slots {
         return (crc & 0xffff) % COUNT;
     }
 
-    /** Slots on end, and the address of the master that has them: HOST:PORT, without a host where it is that of the node that says it. */
+    /** Slots on end, and the address of the master that has them: HOST:PORT, without a host where it is that of the node that reports it. */
     record Range(int first, int last, String address) {}
 
-    /** {@return what a reply to CLUSTER SLOTS says; entries that are none are left out} */
+    /** {@return the slots in a reply to CLUSTER SLOTS; entries that are none are left out} */
     static List<Range> read(List<?> reply) {
         List<Range> ranges = new ArrayList<>();
         for (Object each : reply) {

@@ -99,11 +99,11 @@ public final class Agree {
 
     private static String answer(Limiter limiter, Map<?, ?> step) {
         try {
-            Decision said = ask(limiter, step);
-            return "{\"allowed\":" + said.allowed() + ",\"granted\":" + said.granted() + ",\"wait_us\":" + said.waitUs() + ",\"limit\":" + said.limit()
-                + ",\"remaining\":" + said.remaining() + ",\"retry_after_us\":"
-                + (said.retryAfterUs() == Decision.NEVER ? "null" : said.retryAfterUs()) + ",\"reset_after_us\":" + said.resetAfterUs()
-                + ",\"rule\":" + Json.write(said.rule()) + "}";
+            Decision decision = ask(limiter, step);
+            return "{\"allowed\":" + decision.allowed() + ",\"granted\":" + decision.granted() + ",\"wait_us\":" + decision.waitUs() + ",\"limit\":" + decision.limit()
+                + ",\"remaining\":" + decision.remaining() + ",\"retry_after_us\":"
+                + (decision.retryAfterUs() == Decision.NEVER ? "null" : decision.retryAfterUs()) + ",\"reset_after_us\":" + decision.resetAfterUs()
+                + ",\"rule\":" + Json.write(decision.rule()) + "}";
         } catch (SluicegateException e) {
             return "{\"error\":\"" + e.code().name().toLowerCase(Locale.ROOT) + "\"}";
         }

@@ -140,8 +140,8 @@ class ClusterTest {
                 boolean waits = i % 2 == 0;
                 threads.add(CompletableFuture.runAsync(() -> {
                     while (!ended.get()) {
-                        Decision said = waits ? limiter.check(key) : limiter.checkAsync(key).join();
-                        (said.allowed() ? passed : failed).incrementAndGet();
+                        Decision decision = waits ? limiter.check(key) : limiter.checkAsync(key).join();
+                        (decision.allowed() ? passed : failed).incrementAndGet();
                     }
                 }, task -> new Thread(task).start()));
             }
@@ -256,9 +256,9 @@ class ClusterTest {
             assertEquals("127.0.0.1:" + redis.port() + " is no node of a cluster", message);
         }
         try (DirectGate gate = Sluicegate.direct(LettuceClusterPort.connect("redis://127.0.0.1:" + TestRedis.freePort())).build()) {
-            Decision said = gate.limit("mail", YEARLY).check("k");
-            assertFalse(said.allowed());
-            assertEquals(Mode.DENY, said.mode());
+            Decision decision = gate.limit("mail", YEARLY).check("k");
+            assertFalse(decision.allowed());
+            assertEquals(Mode.DENY, decision.mode());
         }
     }
 

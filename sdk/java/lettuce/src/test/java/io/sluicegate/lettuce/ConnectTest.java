@@ -93,8 +93,8 @@ class ConnectTest {
         assertTimeoutPreemptively(PATIENCE, () -> {
             try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
                  RedisPort port = LettucePort.connect("redis://127.0.0.1:" + silent.getLocalPort())) {
-                String said = ask(port);
-                assertTrue(said.startsWith("there is no connection to 127.0.0.1:" + silent.getLocalPort() + ": "), said);
+                String message = ask(port);
+                assertTrue(message.startsWith("there is no connection to 127.0.0.1:" + silent.getLocalPort() + ": "), message);
             }
         });
     }
@@ -108,9 +108,9 @@ class ConnectTest {
         try (ServerSocket tls = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
             daemon(() -> endAll(tls));
             try (RedisPort port = LettucePort.connect("redis://user:secret@127.0.0.1:" + tls.getLocalPort())) {
-                String said = ask(port);
+                String message = ask(port);
                 assertEquals("there is no connection to 127.0.0.1:" + tls.getLocalPort()
-                    + ": it ends the connection at once, as a Redis that expects TLS does", said);
+                    + ": it ends the connection at once, as a Redis that expects TLS does", message);
             }
         }
     }
@@ -135,9 +135,9 @@ class ConnectTest {
             {"redis://a:very?secret@h", "a `?` in a password is written as `%3F`"},
             {"redis://a:secret@h?timeout=soon", "timeout: `soon` is not a time"}, {"http://a:secret@h", "expected `redis://HOST:PORT/DATABASE`"},
             {"a:secret@h", "expected"}, {"", "expected"}, {"redis://a:secret@h:x", "expected"}}) {
-            String said = assertThrows(IllegalArgumentException.class, () -> LettucePort.connect(wrong[0]), wrong[0]).getMessage();
-            assertTrue(said.contains(wrong[1]), said);
-            assertFalse(said.contains("secret"), said);
+            String message = assertThrows(IllegalArgumentException.class, () -> LettucePort.connect(wrong[0]), wrong[0]).getMessage();
+            assertTrue(message.contains(wrong[1]), message);
+            assertFalse(message.contains("secret"), message);
         }
     }
 }

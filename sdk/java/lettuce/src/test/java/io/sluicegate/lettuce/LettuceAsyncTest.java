@@ -73,14 +73,14 @@ class LettuceAsyncTest {
             redis.signal("STOP");
             CompletableFuture<Decision> check = mail.checkAsync("k");
             CompletableFuture<Decision> refund = mail.refundAsync("k", 1);
-            Decision said = check.get(20, TimeUnit.SECONDS);
-            assertFalse(said.allowed());
-            assertTrue(said.mode() == Mode.DENY || said.mode() == Mode.SHED, said.toString());
+            Decision decision = check.get(20, TimeUnit.SECONDS);
+            assertFalse(decision.allowed());
+            assertTrue(decision.mode() == Mode.DENY || decision.mode() == Mode.SHED, decision.toString());
             ExecutionException failed = assertThrows(ExecutionException.class, () -> refund.get(20, TimeUnit.SECONDS));
             assertEquals(Charged.UNKNOWN, ((SluicegateException) failed.getCause()).charged());
             redis.signal("CONT");
             TestRedis.await("Redis decides again", () -> mail.peek("other", 1).mode() == Mode.STORE);
-            assertSame(said, check.get());
+            assertSame(decision, check.get());
             assertTrue(refund.isCompletedExceptionally());
             assertEquals(10_000, mail.peek("k", 1).remaining());
         }
@@ -99,12 +99,12 @@ class LettuceAsyncTest {
         try (TestRedis redis = TestRedis.start(); DirectGate gate = gate(redis, Duration.ofSeconds(10))) {
             redis.stop();
             Limiter mail = gate.limit("mail", Limit.fixedWindow(2, Duration.ofDays(366)));
-            List<String> said = new ArrayList<>();
+            List<String> decisions = new ArrayList<>();
             for (int i = 0; i < 3; i++) {
                 Decision each = mail.checkAsync("k").get(20, TimeUnit.SECONDS);
-                said.add(each.mode() + " " + each.allowed());
+                decisions.add(each.mode() + " " + each.allowed());
             }
-            assertEquals(List.of("LOCAL true", "LOCAL true", "LOCAL false"), said);
+            assertEquals(List.of("LOCAL true", "LOCAL true", "LOCAL false"), decisions);
         }
     }
 }

@@ -107,19 +107,19 @@ public final class RateLimitFilter implements Filter {
 
     @Override
     public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain) throws IOException, ServletException {
-        if (!(request instanceof HttpServletRequest asked) || !(response instanceof HttpServletResponse answer)) {
+        if (!(request instanceof HttpServletRequest httpRequest) || !(response instanceof HttpServletResponse answer)) {
             chain.doFilter(request, response);
             return;
         }
-        if (header != null && Collections.list(asked.getHeaders(header)).size() > 1) {
+        if (header != null && Collections.list(httpRequest.getHeaders(header)).size() > 1) {
             write(HttpAnswer.BAD_REQUEST, answer);
             return;
         }
-        String whose = RequestKeys.usable(key.apply(asked));
-        long permits = cost.applyAsLong(asked);
+        String requestKey = RequestKeys.usable(key.apply(httpRequest));
+        long permits = cost.applyAsLong(httpRequest);
         Decision decision;
         try {
-            decision = limiter.check(whose, permits);
+            decision = limiter.check(requestKey, permits);
         } catch (SluicegateException e) {
             write(Undecided.answer(e, limiter.policy(), header), answer);
             return;
@@ -143,9 +143,9 @@ public final class RateLimitFilter implements Filter {
         }
     }
 
-    private static void write(HttpAnswer said, HttpServletResponse answer) throws IOException {
-        answer.setStatus(said.status());
-        said.fields().forEach(answer::setHeader);
-        answer.getOutputStream().write(said.body().getBytes(StandardCharsets.UTF_8));
+    private static void write(HttpAnswer content, HttpServletResponse answer) throws IOException {
+        answer.setStatus(content.status());
+        content.fields().forEach(answer::setHeader);
+        answer.getOutputStream().write(content.body().getBytes(StandardCharsets.UTF_8));
     }
 }

@@ -70,15 +70,15 @@ final class Expressions {
     }
 
     /** {@return the first variable or function of an expression that is not known; null if all are} */
-    static String unknownName(SpelNode node, Set<String> known) {
+    static String unknownName(SpelNode node, Set<String> names) {
         if (node instanceof VariableReference || node instanceof FunctionReference) {
             String name = node.toStringAST().replaceFirst("\\(.*", "");
-            if (!known.contains(name)) {
+            if (!names.contains(name)) {
                 return name;
             }
         }
         for (int child = 0; child < node.getChildCount(); child++) {
-            String unknown = unknownName(node.getChild(child), known);
+            String unknown = unknownName(node.getChild(child), names);
             if (unknown != null) {
                 return unknown;
             }

@@ -20,9 +20,9 @@ import org.springframework.web.util.pattern.PathPatternParser;
 
 /** The filters {@code F} of {@code sluicegate.filters}: which requests {@code R} each is for, and by which key. */
 final class FilterPaths<F, R> {
-    /** Before filters that ask who a client is: what is refused costs nothing more. */
+    /** Before filters that authenticate a client: what is refused costs nothing more. */
     static final int ORDER = -200;
-    /** After those of Spring Security, whose order is -100: the key is who the client is. */
+    /** After those of Spring Security, whose order is -100: the key may be the principal. */
     static final int PRINCIPAL_ORDER = -90;
     private static final String HEADER = "header:";
     private static final String PRINCIPAL = "principal";
@@ -69,57 +69,57 @@ final class FilterPaths<F, R> {
         }
     }
 
-    private Guard<F> guard(String property, SluicegateProperties.Filter says, Gate gate, Observer[] observers) {
-        Limiter limiter = observers.length == 0 ? gate.policy(says.policy()) : gate.policy(says.policy()).observedBy(observers);
-        F filter = filter(property, says, says.shared() ? limiter.shared() : limiter);
-        if (says.status() != null || says.body() != null) {
-            filter = kind.answering(filter, refusal -> own(HttpAnswer.of(refusal), says));
+    private Guard<F> guard(String property, SluicegateProperties.Filter settings, Gate gate, Observer[] observers) {
+        Limiter limiter = observers.length == 0 ? gate.policy(settings.policy()) : gate.policy(settings.policy()).observedBy(observers);
+        F filter = filter(property, settings, settings.shared() ? limiter.shared() : limiter);
+        if (settings.status() != null || settings.body() != null) {
+            filter = kind.answering(filter, refusal -> own(HttpAnswer.of(refusal), settings));
         }
-        Expression unless = says.unless() == null ? null : expressions.parse(property + ".unless", says.unless());
-        return new Guard<>(says.paths().stream().map(PathPatternParser.defaultInstance::parse).toList(), unless, filter);
+        Expression unless = settings.unless() == null ? null : expressions.parse(property + ".unless", settings.unless());
+        return new Guard<>(settings.paths().stream().map(PathPatternParser.defaultInstance::parse).toList(), unless, filter);
     }
 
-    private F filter(String property, SluicegateProperties.Filter says, Limiter limiter) {
-        if (says.key().equals("address")) {
-            return kind.byAddress(limiter, address(property, says));
+    private F filter(String property, SluicegateProperties.Filter settings, Limiter limiter) {
+        if (settings.key().equals("address")) {
+            return kind.byAddress(limiter, address(property, settings));
         }
-        if (says.key().equals(PRINCIPAL)) {
+        if (settings.key().equals(PRINCIPAL)) {
             return kind.byKey(limiter, kind::principal);
         }
-        if (says.key().startsWith(HEADER)) {
-            return kind.byHeader(limiter, says.key().substring(HEADER.length()));
+        if (settings.key().startsWith(HEADER)) {
+            return kind.byHeader(limiter, settings.key().substring(HEADER.length()));
         }
-        Expression key = expressions.parse(property + ".key", says.key());
+        Expression key = expressions.parse(property + ".key", settings.key());
         return kind.byKey(limiter, request -> {
             Object value = expressions.value(key, kind.request(request));
             return value == null ? null : value.toString();
         });
     }
 
-    private static ClientAddress address(String property, SluicegateProperties.Filter says) {
+    private static ClientAddress address(String property, SluicegateProperties.Filter settings) {
         ClientAddress address;
         try {
-            address = ClientAddress.behind(says.trustedProxies().toArray(String[]::new));
+            address = ClientAddress.behind(settings.trustedProxies().toArray(String[]::new));
         } catch (IllegalArgumentException e) {
             throw new IllegalArgumentException(property + ".trusted-proxies: " + e.getMessage());
         }
-        if (says.addressHeader() == null) {
+        if (settings.addressHeader() == null) {
             return address;
         }
-        if (says.trustedProxies().isEmpty()) {
-            throw new IllegalArgumentException(property + ".address-header: `" + says.addressHeader()
+        if (settings.trustedProxies().isEmpty()) {
+            throw new IllegalArgumentException(property + ".address-header: `" + settings.addressHeader()
                 + "` is believed from trusted-proxies only, and there are none");
         }
-        return address.from(says.addressHeader());
+        return address.from(settings.addressHeader());
     }
 
     // An outage stays what it is.
-    private static HttpAnswer own(HttpAnswer answer, SluicegateProperties.Filter says) {
+    private static HttpAnswer own(HttpAnswer answer, SluicegateProperties.Filter settings) {
         if (answer.status() != TOO_MANY_REQUESTS) {
             return answer;
         }
-        int status = says.status() == null ? answer.status() : says.status();
-        return says.body() == null ? new HttpAnswer(status, answer.fields(), answer.body()) : answer.with(status, says.contentType(), says.body());
+        int status = settings.status() == null ? answer.status() : settings.status();
+        return settings.body() == null ? new HttpAnswer(status, answer.fields(), answer.body()) : answer.with(status, settings.contentType(), settings.body());
     }
 
     /** {@return the filters of a request, in their order} */

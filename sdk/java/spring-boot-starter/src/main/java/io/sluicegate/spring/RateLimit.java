@@ -14,7 +14,7 @@ import java.lang.annotation.Target;
  * or a {@code Publisher}, such as a {@code Mono} or {@code Flux}, does not block its caller. Of a {@code Publisher} each
  * subscription is limited, and the method is called by those that pass.
  *
- * <p>Of several on one method each is asked in their order; what one has taken stays taken if a later one refuses.
+ * <p>Several on one method are checked in their order; what one has taken stays taken if a later one refuses.
  */
 @Documented
 @Repeatable(RateLimit.All.class)
@@ -25,7 +25,7 @@ public @interface RateLimit {
     String policy();
 
     /**
-     * {@return whose budget it is: an expression of Spring (SpEL) over the parameters and beans, such as {@code #user.id} or
+     * {@return the key: an expression of Spring (SpEL) over the parameters and beans, such as {@code #user.id} or
      * {@code @tenants.of(#user)}; without one it is the budget that all calls of the program share. A value that is null or an empty text fails
      * with {@link io.sluicegate.ErrorCode#KEY_EMPTY}, unless such calls are {@link #shared}}
      */

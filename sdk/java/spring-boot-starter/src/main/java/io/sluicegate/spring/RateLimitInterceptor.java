@@ -59,39 +59,39 @@ final class RateLimitInterceptor implements MethodInterceptor {
         }
     }
 
-    /** The check that one annotation asks for before a call. */
-    record Ask(Limiter limiter, String key, long cost, String fallback) {}
+    /** The check of one annotation before a call. */
+    record KernelRequest(Limiter limiter, String key, long cost, String fallback) {}
 
     /** A limiter refused a call of one annotation. */
-    record Refusal(Ask ask, Decision decision) {}
+    record Refusal(KernelRequest check, Decision decision) {}
 
     @Override
     public Object invoke(MethodInvocation call) throws Throwable {
         Method method = AopUtils.getMostSpecificMethod(call.getMethod(), call.getThis().getClass());
-        List<Ask> asks = asks(call, method);
+        List<KernelRequest> checks = checksOf(call, method);
         Class<?> returns = method.getReturnType();
         if (CompletionStage.class.isAssignableFrom(returns) && returns.isAssignableFrom(CompletableFuture.class)) {
             MethodInvocation later = clone(call);
-            return permitted(asks, 0, ResponseFields.ofThread()).thenCompose(refusal -> staged(() -> goOn(later, method, refusal)));
+            return permitted(checks, 0, ResponseFields.ofThread()).thenCompose(refusal -> staged(() -> proceed(later, method, refusal)));
         }
         if (Publisher.class.isAssignableFrom(returns)) {
             // Each subscription is a call of its own.
             MethodInvocation each = clone(call);
-            return ReactiveCalls.limited(returns, passed -> permitted(asks, 0, passed), refusal -> goOn(clone(each), method, refusal));
+            return ReactiveCalls.limited(returns, passed -> permitted(checks, 0, passed), refusal -> proceed(clone(each), method, refusal));
         }
         Consumer<Decision> passed = ResponseFields.ofThread();
-        for (Ask ask : asks) {
-            Decision said = ask.limiter.check(ask.key, ask.cost);
-            if (!said.allowed()) {
-                return refused(call, method, new Refusal(ask, said));
+        for (KernelRequest check : checks) {
+            Decision decision = check.limiter.check(check.key, check.cost);
+            if (!decision.allowed()) {
+                return refused(call, method, new Refusal(check, decision));
             }
-            passed.accept(said);
-            said.sleep();
+            passed.accept(decision);
+            decision.sleep();
         }
         return call.proceed();
     }
 
-    private List<Ask> asks(MethodInvocation call, Method method) {
+    private List<KernelRequest> checksOf(MethodInvocation call, Method method) {
         MethodBasedEvaluationContext context = new MethodBasedEvaluationContext(call.getThis(), method, call.getArguments(), NAMES);
         context.setBeanResolver(resolver);
         Gate gate = beans.getBean(Gate.class);
@@ -100,11 +100,11 @@ final class RateLimitInterceptor implements MethodInterceptor {
             Long cost = limit.cost.getValue(context, Long.class);
             Limiter limiter = observers.length == 0 ? gate.policy(limit.policy) : gate.policy(limit.policy).observedBy(observers);
             if (limit.key == null) {
-                return new Ask(limiter.shared(), "", cost == null ? 0 : cost, limit.fallback);
+                return new KernelRequest(limiter.shared(), "", cost == null ? 0 : cost, limit.fallback);
             }
             Object key = limit.key.getValue(context);
             // A key that is missing is empty, which the limiter refuses.
-            return new Ask(limit.shared ? limiter.shared() : limiter, key == null ? "" : key.toString(), cost == null ? 0 : cost, limit.fallback);
+            return new KernelRequest(limit.shared ? limiter.shared() : limiter, key == null ? "" : key.toString(), cost == null ? 0 : cost, limit.fallback);
         }).toList();
     }
 
@@ -131,10 +131,10 @@ final class RateLimitInterceptor implements MethodInterceptor {
     /** Finds mistakes in the annotations of a method of a bean, before the first call does. */
     static void refuseMistakes(Method method, Class<?> bean, BeanFactory beans) {
         for (Limit limit : limits(method)) {
-            Set<String> known = variables(method);
+            Set<String> variables = variables(method);
             for (Expression expression : limit.expressions()) {
                 SpelNode node = ((SpelExpression) expression).getAST();
-                String name = Expressions.unknownName(node, known);
+                String name = Expressions.unknownName(node, variables);
                 if (name != null) {
                     throw new IllegalStateException("@RateLimit: `" + name + "` is no parameter of " + method
                         + "; without the compiler option -parameters they are #a0, #a1, ...");
@@ -153,15 +153,15 @@ final class RateLimitInterceptor implements MethodInterceptor {
 
     /** The variables that expressions may name: parameters by their names, if the compiler kept them, and by their places. */
     private static Set<String> variables(Method method) {
-        Set<String> known = new HashSet<>(Set.of("#this", "#root"));
+        Set<String> variables = new HashSet<>(Set.of("#this", "#root"));
         String[] names = NAMES.getParameterNames(method);
         for (int place = 0; place < method.getParameterCount(); place++) {
-            known.addAll(List.of("#a" + place, "#p" + place));
+            variables.addAll(List.of("#a" + place, "#p" + place));
             if (names != null) {
-                known.add("#" + names[place]);
+                variables.add("#" + names[place]);
             }
         }
-        return known;
+        return variables;
     }
 
     /** A method in place of one that is refused. */
@@ -187,25 +187,25 @@ final class RateLimitInterceptor implements MethodInterceptor {
     }
 
     /** Asks without blocking; completes with the first refusal, or with none. */
-    private static CompletableFuture<Optional<Refusal>> permitted(List<Ask> asks, int place, Consumer<Decision> passed) {
-        if (place == asks.size()) {
+    private static CompletableFuture<Optional<Refusal>> permitted(List<KernelRequest> checks, int place, Consumer<Decision> passed) {
+        if (place == checks.size()) {
             return CompletableFuture.completedFuture(Optional.empty());
         }
-        Ask ask = asks.get(place);
-        return ask.limiter.checkAsync(ask.key, ask.cost).thenCompose(said -> {
-            if (!said.allowed()) {
-                return CompletableFuture.completedFuture(Optional.of(new Refusal(ask, said)));
+        KernelRequest check = checks.get(place);
+        return check.limiter.checkAsync(check.key, check.cost).thenCompose(decision -> {
+            if (!decision.allowed()) {
+                return CompletableFuture.completedFuture(Optional.of(new Refusal(check, decision)));
             }
-            passed.accept(said);
-            if (said.waitUs() == 0) {
-                return permitted(asks, place + 1, passed);
+            passed.accept(decision);
+            if (decision.waitUs() == 0) {
+                return permitted(checks, place + 1, passed);
             }
-            return CompletableFuture.runAsync(() -> { }, CompletableFuture.delayedExecutor(said.waitUs(), TimeUnit.MICROSECONDS))
-                .thenCompose(waited -> permitted(asks, place + 1, passed));
+            return CompletableFuture.runAsync(() -> { }, CompletableFuture.delayedExecutor(decision.waitUs(), TimeUnit.MICROSECONDS))
+                .thenCompose(waited -> permitted(checks, place + 1, passed));
         });
     }
 
-    private static Object goOn(MethodInvocation call, Method method, Optional<Refusal> refusal) throws Throwable {
+    private static Object proceed(MethodInvocation call, Method method, Optional<Refusal> refusal) throws Throwable {
         return refusal.isPresent() ? refused(call, method, refusal.get()) : call.proceed();
     }
 
@@ -224,13 +224,13 @@ final class RateLimitInterceptor implements MethodInterceptor {
     }
 
     private static Object refused(MethodInvocation call, Method method, Refusal refused) {
-        Ask ask = refused.ask;
+        KernelRequest check = refused.check;
         RateLimitExceededException refusal = new RateLimitExceededException(refused.decision);
-        if (ask.fallback.isEmpty()) {
+        if (check.fallback.isEmpty()) {
             throw refusal;
         }
         Object bean = call.getThis();
-        Fallback fallback = fallback(bean.getClass(), method, ask.fallback).orElseThrow(() -> noFallback(ask.fallback, method));
+        Fallback fallback = fallback(bean.getClass(), method, check.fallback).orElseThrow(() -> noFallback(check.fallback, method));
         Object[] arguments = call.getArguments();
         if (fallback.takesRefusal) {
             arguments = Arrays.copyOf(arguments, arguments.length + 1);

@@ -17,7 +17,7 @@ import org.springframework.core.annotation.AnnotatedElementUtils;
 import org.springframework.core.annotation.AnnotationUtils;
 import org.springframework.util.ReflectionUtils;
 
-/** Has beans with {@link RateLimit} ask before their methods go on; others stay as they are. */
+/** Has methods with {@link RateLimit} checked before they go on; others stay as they are. */
 final class RateLimitPostProcessor extends AbstractBeanFactoryAwareAdvisingPostProcessor implements SmartInitializingSingleton {
     private static final long serialVersionUID = 1;
 

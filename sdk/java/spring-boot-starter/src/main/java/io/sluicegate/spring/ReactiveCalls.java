@@ -11,33 +11,33 @@ import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
 import reactor.core.scheduler.Schedulers;
 
-/** Calls whose result is a {@code Publisher}: asked for when somebody subscribes, without blocking. */
+/** Calls whose result is a {@code Publisher}: checked when somebody subscribes, without blocking. */
 final class ReactiveCalls {
     private ReactiveCalls() {}
 
     /** The call itself, or what is in its place. */
-    interface Onward {
+    interface Continuation {
         Object go(Optional<RateLimitInterceptor.Refusal> refusal) throws Throwable;
     }
 
     /** The checks before a call, of which each that passes is handed to what sets fields. */
     interface Permitted {
-        CompletableFuture<Optional<RateLimitInterceptor.Refusal>> ask(Consumer<Decision> passed);
+        CompletableFuture<Optional<RateLimitInterceptor.Refusal>> check(Consumer<Decision> passed);
     }
 
-    static Object limited(Class<?> type, Permitted permitted, Onward onward) {
+    static Object limited(Class<?> type, Permitted permitted, Continuation onward) {
         // What follows runs on a thread of Reactor, not on one of the limiter.
-        Mono<Optional<RateLimitInterceptor.Refusal>> asked =
-            Mono.deferContextual(context -> Mono.fromFuture(() -> permitted.ask(ResponseFields.of(context)))).publishOn(Schedulers.parallel());
+        Mono<Optional<RateLimitInterceptor.Refusal>> checked =
+            Mono.deferContextual(context -> Mono.fromFuture(() -> permitted.check(ResponseFields.of(context)))).publishOn(Schedulers.parallel());
         if (Mono.class.isAssignableFrom(type)) {
-            return asked.flatMap(refusal -> (Mono<?>) went(onward, refusal));
+            return checked.flatMap(refusal -> (Mono<?>) proceed(onward, refusal));
         }
         ReactiveAdapter adapter = ReactiveAdapterRegistry.getSharedInstance().getAdapter(type);
-        Flux<?> each = asked.flatMapMany(refusal -> (Publisher<?>) went(onward, refusal));
+        Flux<?> each = checked.flatMapMany(refusal -> (Publisher<?>) proceed(onward, refusal));
         return adapter == null ? each : adapter.fromPublisher(each);
     }
 
-    private static Object went(Onward onward, Optional<RateLimitInterceptor.Refusal> refusal) {
+    private static Object proceed(Continuation onward, Optional<RateLimitInterceptor.Refusal> refusal) {
         try {
             return onward.go(refusal);
         } catch (RuntimeException | Error e) {

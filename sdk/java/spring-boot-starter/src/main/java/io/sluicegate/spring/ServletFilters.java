@@ -69,12 +69,12 @@ final class ServletFilters implements Filter, Ordered {
 
     @Override
     public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain) throws IOException, ServletException {
-        if (!(request instanceof HttpServletRequest asked)) {
+        if (!(request instanceof HttpServletRequest httpRequest)) {
             chain.doFilter(request, response);
             return;
         }
-        String path = asked.getRequestURI().substring(asked.getContextPath().length());
-        pass(filters.of(path, asked), request, response, chain);
+        String path = httpRequest.getRequestURI().substring(httpRequest.getContextPath().length());
+        pass(filters.of(path, httpRequest), request, response, chain);
     }
 
     private static void pass(List<RateLimitFilter> filters, ServletRequest request, ServletResponse response, FilterChain chain)
@@ -83,6 +83,6 @@ final class ServletFilters implements Filter, Ordered {
             chain.doFilter(request, response);
             return;
         }
-        filters.get(0).doFilter(request, response, (asked, answer) -> pass(filters.subList(1, filters.size()), asked, answer, chain));
+        filters.get(0).doFilter(request, response, (nextRequest, answer) -> pass(filters.subList(1, filters.size()), nextRequest, answer, chain));
     }
 }

@@ -46,51 +46,51 @@ public class SluicegateAutoConfiguration {
 
     @Bean(destroyMethod = "close")
     @ConditionalOnMissingBean
-    Gate sluicegateGate(SluicegateProperties says) {
+    Gate sluicegateGate(SluicegateProperties properties) {
         try {
-            return says.mode() == SluicegateProperties.Mode.REMOTE ? remote(says) : direct(says);
+            return properties.mode() == SluicegateProperties.Mode.REMOTE ? remote(properties) : direct(properties);
         } catch (SluicegateException e) {
             throw new IllegalStateException("sluicegate." + e.getMessage());
         }
     }
 
-    private static Gate remote(SluicegateProperties says) {
-        HttpGate.Builder remote = HttpGate.remote(says.server().url()).timeout(says.server().timeout()).warmUp(says.warmUp());
-        if (says.server().token() != null) {
-            remote.token(says.server().token());
+    private static Gate remote(SluicegateProperties properties) {
+        HttpGate.Builder remote = HttpGate.remote(properties.server().url()).timeout(properties.server().timeout()).warmUp(properties.warmUp());
+        if (properties.server().token() != null) {
+            remote.token(properties.server().token());
         }
-        return (says.app() == null ? remote : remote.app(says.app())).build();
+        return (properties.app() == null ? remote : remote.app(properties.app())).build();
     }
 
-    private static Gate direct(SluicegateProperties says) {
-        DirectGate.Builder direct = Sluicegate.direct(port(says.redis())).deadline(says.deadline()).warmUp(says.warmUp());
-        if (says.nodes() != null) {
-            direct.nodes(says.nodes());
+    private static Gate direct(SluicegateProperties properties) {
+        DirectGate.Builder direct = Sluicegate.direct(port(properties.redis())).deadline(properties.deadline()).warmUp(properties.warmUp());
+        if (properties.nodes() != null) {
+            direct.nodes(properties.nodes());
         }
-        return (says.app() == null ? direct : direct.app(says.app())).build();
+        return (properties.app() == null ? direct : direct.app(properties.app())).build();
     }
 
-    private static RedisPort port(SluicegateProperties.Redis says) {
-        boolean isCluster = !says.cluster().isEmpty();
+    private static RedisPort port(SluicegateProperties.Redis properties) {
+        boolean isCluster = !properties.cluster().isEmpty();
         try {
-            return isCluster ? LettuceClusterPort.connect(says.cluster().toArray(String[]::new)) : LettucePort.connect(says.url());
+            return isCluster ? LettuceClusterPort.connect(properties.cluster().toArray(String[]::new)) : LettucePort.connect(properties.url());
         } catch (IllegalArgumentException e) {
             // The cause is left out: it may say the password.
             throw new IllegalStateException((isCluster ? "sluicegate.redis.cluster: `" : "sluicegate.redis.url: `")
-                + SluicegateProperties.masked(isCluster ? String.join(",", says.cluster()) : says.url()) + "` is not an address of Redis: "
+                + SluicegateProperties.masked(isCluster ? String.join(",", properties.cluster()) : properties.url()) + "` is not an address of Redis: "
                 + SluicegateProperties.masked(String.valueOf(e.getMessage())));
         }
     }
 
     /** Looks for the policies without which the application does not start. */
     @Bean
-    SmartInitializingSingleton sluicegateRequiredPolicies(ObjectProvider<Gate> gate, SluicegateProperties says) {
+    SmartInitializingSingleton sluicegateRequiredPolicies(ObjectProvider<Gate> gate, SluicegateProperties properties) {
         return () -> {
-            if (says.requiredPolicies().isEmpty()) {
+            if (properties.requiredPolicies().isEmpty()) {
                 return;
             }
             try {
-                gate.getObject().require(says.requiredPolicies());
+                gate.getObject().require(properties.requiredPolicies());
             } catch (SluicegateException e) {
                 throw new IllegalStateException("sluicegate.required-policies: " + e.getMessage(), e);
             }
@@ -102,7 +102,7 @@ public class SluicegateAutoConfiguration {
         return new RateLimitPostProcessor();
     }
 
-    /** Times what {@link RateLimit} and the filters ask. */
+    /** Times the checks of {@link RateLimit} and the filters. */
     @Configuration(proxyBeanMethods = false)
     @ConditionalOnClass({MeterRegistry.class, DecisionMeters.class})
     static class Meters {
@@ -132,15 +132,15 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty("sluicegate.filters[0].policy")
     static class Servlets {
         @Bean
-        ServletFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says, BeanFactory beans,
+        ServletFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties properties, BeanFactory beans,
                                          Environment environment) {
-            ForwardedHeaders.warn(environment, says.filters());
-            return new ServletFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters(), new Expressions(beans), false);
+            ForwardedHeaders.warn(environment, properties.filters());
+            return new ServletFilters(gate, observers.orderedStream().toArray(Observer[]::new), properties.filters(), new Expressions(beans), false);
         }
 
         @Bean
-        ServletFilters sluicegatePrincipalFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says, BeanFactory beans) {
-            return new ServletFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters(), new Expressions(beans), true);
+        ServletFilters sluicegatePrincipalFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties properties, BeanFactory beans) {
+            return new ServletFilters(gate, observers.orderedStream().toArray(Observer[]::new), properties.filters(), new Expressions(beans), true);
         }
     }
 
@@ -150,15 +150,15 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty("sluicegate.filters[0].policy")
     static class WebFlux {
         @Bean
-        WebFluxFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says, BeanFactory beans,
+        WebFluxFilters sluicegateFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties properties, BeanFactory beans,
                                          Environment environment) {
-            ForwardedHeaders.warn(environment, says.filters());
-            return new WebFluxFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters(), new Expressions(beans), false);
+            ForwardedHeaders.warn(environment, properties.filters());
+            return new WebFluxFilters(gate, observers.orderedStream().toArray(Observer[]::new), properties.filters(), new Expressions(beans), false);
         }
 
         @Bean
-        WebFluxFilters sluicegatePrincipalFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties says, BeanFactory beans) {
-            return new WebFluxFilters(gate, observers.orderedStream().toArray(Observer[]::new), says.filters(), new Expressions(beans), true);
+        WebFluxFilters sluicegatePrincipalFilters(Gate gate, ObjectProvider<Observer> observers, SluicegateProperties properties, BeanFactory beans) {
+            return new WebFluxFilters(gate, observers.orderedStream().toArray(Observer[]::new), properties.filters(), new Expressions(beans), true);
         }
     }
 
@@ -179,10 +179,10 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty(name = "management.health.sluicegate.enabled", matchIfMissing = true)
     static class Actuator {
         @Bean
-        org.springframework.boot.actuate.health.HealthIndicator sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
+        org.springframework.boot.actuate.health.HealthIndicator sluicegateHealthIndicator(Gate gate, SluicegateProperties properties) {
             return () -> {
                 GateHealth health = gate.health();
-                return new org.springframework.boot.actuate.health.Health.Builder().status(status(health, says)).withDetails(details(gate, health)).build();
+                return new org.springframework.boot.actuate.health.Health.Builder().status(status(health, properties)).withDetails(details(gate, health)).build();
             };
         }
     }
@@ -193,19 +193,19 @@ public class SluicegateAutoConfiguration {
     @ConditionalOnProperty(name = "management.health.sluicegate.enabled", matchIfMissing = true)
     static class Contributed {
         @Bean
-        org.springframework.boot.health.contributor.HealthIndicator sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
+        org.springframework.boot.health.contributor.HealthIndicator sluicegateHealthIndicator(Gate gate, SluicegateProperties properties) {
             return () -> {
                 GateHealth health = gate.health();
-                return new org.springframework.boot.health.contributor.Health.Builder().status(status(health, says)).withDetails(details(gate, health)).build();
+                return new org.springframework.boot.health.contributor.Health.Builder().status(status(health, properties)).withDetails(details(gate, health)).build();
             };
         }
     }
 
-    private static String status(GateHealth health, SluicegateProperties says) {
+    private static String status(GateHealth health, SluicegateProperties properties) {
         return switch (health.state()) {
             case UP -> "UP";
-            case DEGRADED -> says.health().degradedStatus();
-            case DOWN -> says.health().downStatus();
+            case DEGRADED -> properties.health().degradedStatus();
+            case DOWN -> properties.health().downStatus();
         };
     }
 
@@ -214,8 +214,8 @@ public class SluicegateAutoConfiguration {
         if (health.address().isEmpty()) {
             return details;
         }
-        String who = gate instanceof HttpGate ? "server" : "redis";
-        details.put(who, health.state() == GateHealth.State.UP ? "answers"
+        String kind = gate instanceof HttpGate ? "server" : "redis";
+        details.put(kind, health.state() == GateHealth.State.UP ? "answers"
             : Texts.READ_BEFORE.equals(health.decisions()) ? "decides by policies read before" : "does not decide");
         details.put("address", health.address());
         if (health.cause() != null) {

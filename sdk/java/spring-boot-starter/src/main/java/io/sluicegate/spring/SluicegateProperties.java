@@ -17,8 +17,8 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param server where a server is
  * @param warmUp whether the start runs the path of a decision, so that first requests are as fast as others
  * @param requiredPolicies names of policies without which the application does not start
- * @param filters which requests are limited; all that match a request are asked in their order
- * @param health what the health of the application says
+ * @param filters which requests are limited; all that match a request apply in their order
+ * @param health the statuses of the health of the application
  */
 @ConfigurationProperties("sluicegate")
 public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app, Long nodes, @DefaultValue("50ms") Duration deadline,
@@ -42,7 +42,7 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
      * Where Redis is.
      *
      * @param url its address, with what it needs to be let in
-     * @param cluster addresses of some nodes of a cluster; if there are any, they are asked and not {@code url}
+     * @param cluster addresses of some nodes of a cluster; if there are any, they are used and not {@code url}
      */
     public record Redis(@DefaultValue("redis://localhost") String url, @DefaultValue List<String> cluster) {
         /** {@return the settings, without credentials} */
@@ -56,7 +56,7 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
      * Where a server is.
      *
      * @param url its address
-     * @param token by which it knows the application; null: none
+     * @param token the token of the application; null: none
      * @param timeout of an answer
      */
     public record Server(@DefaultValue("http://localhost:8080") URI url, String token, @DefaultValue("200ms") Duration timeout) {
@@ -72,7 +72,7 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
      *
      * @param policy the policy's name
      * @param paths their paths, as patterns of Spring
-     * @param key whose budget it is: {@code address}, {@code principal}, {@code header:NAME}, or an expression (SpEL) over {@code #request} and
+     * @param key the key of the budget: {@code address}, {@code principal}, {@code header:NAME}, or an expression (SpEL) over {@code #request} and
      *     beans that begins with {@code @} or {@code #}
      * @param trustedProxies networks whose {@code X-Forwarded-For} is believed
      * @param addressHeader the field that is believed in its place, such as {@code CF-Connecting-IP}; null: none

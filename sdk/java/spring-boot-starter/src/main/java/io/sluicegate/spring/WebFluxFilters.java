@@ -67,18 +67,18 @@ final class WebFluxFilters implements WebFilter, Ordered {
 
     @Override
     public Mono<Void> filter(ServerWebExchange exchange, WebFilterChain chain) {
-        List<RateLimitWebFilter> asked = filters.of(exchange.getRequest().getPath().pathWithinApplication().value(), exchange);
-        if (asked.isEmpty() || !byPrincipal) {
-            return pass(asked, exchange, chain);
+        List<RateLimitWebFilter> matching = filters.of(exchange.getRequest().getPath().pathWithinApplication().value(), exchange);
+        if (matching.isEmpty() || !byPrincipal) {
+            return pass(matching, exchange, chain);
         }
         return exchange.getPrincipal().map(Principal::getName).defaultIfEmpty("").flatMap(name -> {
             exchange.getAttributes().put(PRINCIPAL, name);
-            return pass(asked, exchange, chain);
+            return pass(matching, exchange, chain);
         });
     }
 
     private static Mono<Void> pass(List<RateLimitWebFilter> filters, ServerWebExchange exchange, WebFilterChain chain) {
         return filters.isEmpty() ? chain.filter(exchange)
-            : filters.get(0).filter(exchange, asked -> pass(filters.subList(1, filters.size()), asked, chain));
+            : filters.get(0).filter(exchange, nextExchange -> pass(filters.subList(1, filters.size()), nextExchange, chain));
     }
 }

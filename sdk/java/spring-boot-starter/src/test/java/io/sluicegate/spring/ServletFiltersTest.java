@@ -44,9 +44,9 @@ class ServletFiltersTest extends FiltersContract {
 
         @Override
         public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain) throws IOException, ServletException {
-            HttpServletRequest asked = (HttpServletRequest) request;
-            String user = asked.getHeader("X-User");
-            chain.doFilter(new HttpServletRequestWrapper(asked) {
+            HttpServletRequest httpRequest = (HttpServletRequest) request;
+            String user = httpRequest.getHeader("X-User");
+            chain.doFilter(new HttpServletRequestWrapper(httpRequest) {
                 @Override
                 public Principal getUserPrincipal() {
                     return user == null ? null : () -> user;

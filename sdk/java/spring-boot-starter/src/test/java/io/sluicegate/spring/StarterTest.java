@@ -420,12 +420,12 @@ class StarterTest {
             {"sluicegate.nodes=0", "sluicegate.nodes: `0` is outside 1..=4294967295"},
             {"sluicegate.deadline=0s", "sluicegate.deadline: `0` is outside 1..=10000 ms"}}) {
             Throwable refused = assertThrows(Exception.class, () -> start(Plain.class, "sluicegate.redis.url=redis://127.0.0.1:1", wrong[0]).close(), wrong[0]);
-            StringBuilder said = new StringBuilder();
+            StringBuilder messages = new StringBuilder();
             for (Throwable cause = refused; cause != null; cause = cause.getCause()) {
-                said.append(cause).append('\n');
+                messages.append(cause).append('\n');
             }
-            assertTrue(said.toString().contains(wrong[1]), said.toString());
-            assertFalse(said.toString().contains("secret"), said.toString());
+            assertTrue(messages.toString().contains(wrong[1]), messages.toString());
+            assertFalse(messages.toString().contains("secret"), messages.toString());
         }
     }
 

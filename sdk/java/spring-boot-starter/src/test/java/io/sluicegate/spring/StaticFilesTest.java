@@ -60,9 +60,9 @@ class StaticFilesTest {
                     "sluicegate.filters[0].policy=files", "sluicegate.filters[0].paths=/files/*").run()) {
                 String root = "http://127.0.0.1:" + context.getEnvironment().getProperty("local.server.port") + base;
                 for (String spelling : SPELLINGS) {
-                    HttpResponse<String> said = get(root + spelling);
-                    boolean served = said.statusCode() == 200;
-                    assertTrue(!served || said.headers().firstValue("RateLimit").isPresent(), spelling + " was served without a limit");
+                    HttpResponse<String> response = get(root + spelling);
+                    boolean served = response.statusCode() == 200;
+                    assertTrue(!served || response.headers().firstValue("RateLimit").isPresent(), spelling + " was served without a limit");
                 }
                 assertEquals("a", get(root + "/files/a.txt").body());
                 HttpResponse<String> free = get(root + "/free.txt");

@@ -14,7 +14,7 @@ import java.util.Objects;
 import java.util.Queue;
 
 /**
- * A gate that answers the requests of a program under test one after the other, as the test says. No rules are needed.
+ * A gate that answers the requests of a program under test one after the other, as the test sets. No rules are needed.
  *
  * <pre>{@code
  * ScriptedGate gate = new ScriptedGate().allow(10, 9).refuse(Duration.ofSeconds(2));
@@ -32,7 +32,7 @@ public final class ScriptedGate implements Gate {
     }
 
     /**
-     * Lets the next request pass. What it asks for is granted.
+     * Lets the next request pass. Its cost is granted.
      *
      * @param limit the limit that the decision reports
      * @param remaining the permits that are left

@@ -18,7 +18,7 @@ record BlockingPort(RedisPort port, AsyncPool pool) implements AsyncRedisPort {
 
     @Override
     public CompletableFuture<Object> send(long timeoutNanos, byte[]... command) {
-        return AsyncPool.later(pool, () -> port.call(timeoutNanos, command));
+        return AsyncPool.submit(pool, () -> port.call(timeoutNanos, command));
     }
 
     @Override

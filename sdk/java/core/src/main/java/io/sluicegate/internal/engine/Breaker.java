@@ -3,7 +3,7 @@ package io.sluicegate.internal.engine;
 import java.util.Arrays;
 import java.util.function.LongSupplier;
 
-/** Stops asking a Redis that does not answer, and lets one probe through now and then. Times are µs. */
+/** Stops requests to a Redis that does not answer, and lets one probe through now and then. Times are µs. */
 final class Breaker {
     private static final int SLOTS = 10;
     private static final long SLOT_US = 100_000;
@@ -17,13 +17,13 @@ final class Breaker {
     private long since;
     private long pause;
 
-    /** {@code pauseUs} draws how long nothing is asked, 100,000 to 300,000. */
+    /** {@code pauseUs} draws how long no request goes to Redis, 100,000 to 300,000. */
     Breaker(LongSupplier pauseUs) {
         this.pauseUs = pauseUs;
         Arrays.fill(numbers, -1);
     }
 
-    /** Says whether Redis may be asked. While the breaker is open, the one that may is the probe. */
+    /** Returns whether a request may go to Redis. While the breaker is open, the one that may is the probe. */
     synchronized boolean allows(long nowUs) {
         if (open && nowUs >= since && nowUs < since + pause) {
             return false;

@@ -19,7 +19,7 @@ final class Housekeeper {
     private final RedisStore store;
     private final Policies policies;
     private final Payer payDebts;
-    private final AtomicBoolean heard = new AtomicBoolean(true);
+    private final AtomicBoolean messageArrived = new AtomicBoolean(true);
     private final Thread thread;
     private volatile boolean closed;
 
@@ -32,12 +32,12 @@ final class Housekeeper {
         thread.start();
     }
 
-    /** Takes a message of the channel; an empty one says that earlier ones may have been missed. */
-    void heard(String message) {
+    /** Takes a message of the channel; an empty one means that earlier ones may have been missed. */
+    void onMessage(String message) {
         if (message.isEmpty()) {
-            heard.set(true);
-        } else if (message.matches("[0-9]{1,16}") && Long.parseLong(message) != policies.book().revision()) {
-            heard.set(true);
+            messageArrived.set(true);
+        } else if (message.matches("[0-9]{1,16}") && Long.parseLong(message) != policies.catalog().revision()) {
+            messageArrived.set(true);
         }
     }
 
@@ -45,7 +45,7 @@ final class Housekeeper {
         long lookAt = System.nanoTime() + untilNextLook();
         while (!closed) {
             try {
-                if (heard.compareAndSet(true, false) && !look(true)) {
+                if (messageArrived.compareAndSet(true, false) && !look(true)) {
                     lookAt = System.nanoTime() + LOOK_AGAIN_NANOS;
                 }
                 if (System.nanoTime() - lookAt >= 0) {
@@ -62,8 +62,8 @@ final class Housekeeper {
     }
 
     /** Looks at the policies; returns whether Redis gave them. */
-    private boolean look(boolean heard) throws InterruptedException {
-        return store.run(policies.look(heard)) == null;
+    private boolean look(boolean fromMessage) throws InterruptedException {
+        return store.run(policies.look(fromMessage)) == null;
     }
 
     // Each look is a little sooner or later, so that programs do not look together.

@@ -9,7 +9,7 @@ import java.time.temporal.ChronoUnit;
  *
  * @param app its name; null for none
  * @param nodes among how many a limit is shared without Redis; 0 for as many as servers publish, or 1
- * @param deadlineNanos of one question to Redis
+ * @param deadlineNanos of one request to Redis
  * @param clock the process' own clock
  * @param warmsUp whether the process has just started: the path is run before the first decision, and the deadline is longer at first
  */

@@ -24,30 +24,30 @@ import java.util.stream.Stream;
 final class Policies {
     /** Policies that a program may use; a server holds no more. */
     private static final int POLICIES_MAX = 10_000;
-    private static final List<String> ABOUT = List.of("#format", "#revision", "#clock", "#nodes");
+    private static final List<String> METADATA_FIELDS = List.of("#format", "#revision", "#clock", "#nodes");
 
     private final RedisStore store;
     private final Options options;
     private final StoreWatch watch;
-    private final PolicyBook book;
-    private final ReentrantLock taking = new ReentrantLock();
+    private final PolicyCatalog catalog;
+    private final ReentrantLock applying = new ReentrantLock();
     private final AtomicLong lastLook = new AtomicLong();
-    private long lastTaken;
+    private long lastApplied;
     private final Set<String> names = ConcurrentHashMap.newKeySet();
-    private final Set<String> looked = ConcurrentHashMap.newKeySet();
-    private final Alarm nothing;
+    private final Set<String> lookedUp = ConcurrentHashMap.newKeySet();
+    private final Alarm noPolicies;
 
     Policies(RedisStore store, Options options, StoreWatch watch, Supplier<Alarm> alarms) {
         this.store = store;
         this.options = options;
         this.watch = watch;
-        this.nothing = alarms.get();
+        this.noPolicies = alarms.get();
         Alarm unreadable = alarms.get();
-        this.book = new PolicyBook((policy, problem) -> unreadable.raise(policy, "policy `" + policy + "` cannot be read: " + problem));
+        this.catalog = new PolicyCatalog((policy, problem) -> unreadable.raise(policy, "policy `" + policy + "` cannot be read: " + problem));
     }
 
-    PolicyBook book() {
-        return book;
+    PolicyCatalog catalog() {
+        return catalog;
     }
 
     /** Counts a policy as used; returns whether it was not before, so that it has to be looked for. */
@@ -55,10 +55,10 @@ final class Policies {
         return !names.contains(name) && names.size() < POLICIES_MAX && names.add(name);
     }
 
-    /** {@return the policy of a name; one that was never asked for is looked for at once} */
-    Step<PolicyBook.Held> find(String name) {
-        PolicyBook.Held held = book.get(name);
-        if (held != null || looked.contains(name) || !names.contains(name) && names.size() >= POLICIES_MAX) {
+    /** {@return the policy of a name; one that was never used is looked for at once} */
+    Step<PolicyCatalog.Held> find(String name) {
+        PolicyCatalog.Held held = catalog.get(name);
+        if (held != null || lookedUp.contains(name) || !names.contains(name) && names.size() >= POLICIES_MAX) {
             return Step.done(usable(name, held));
         }
         names.add(name);
@@ -67,27 +67,27 @@ final class Policies {
             if (failure != null) {
                 throw ErrorCode.NOT_CHARGED.with(Map.of("cause", failure.getMessage()));
             }
-            return usable(name, book.get(name));
+            return usable(name, catalog.get(name));
         });
     }
 
     /** {@return whether no policy is held} */
     boolean hasNone() {
-        return book.hasNone();
+        return catalog.hasNone();
     }
 
-    /** {@return whether the program asks by policies, and none is held} */
+    /** {@return whether the program uses policies, and none is held} */
     boolean lacksAll() {
         return !names.isEmpty() && hasNone();
     }
 
-    /** {@return what is wrong with what is published where Redis answers, if the program asks by policies; else null} */
+    /** {@return what is wrong with what is published where Redis answers, if the program uses policies; else null} */
     String problem() {
         if (names.isEmpty()) {
             return null;
         }
-        return book.isEmpty() ? nothingPublished().getMessage()
-            : book.unknownFormat() != null ? "the policies there have the unknown format `" + Texts.cut(book.unknownFormat()) + "`"
+        return catalog.isEmpty() ? nothingPublished().getMessage()
+            : catalog.unknownFormat() != null ? "the policies there have the unknown format `" + Texts.cut(catalog.unknownFormat()) + "`"
             : null;
     }
 
@@ -95,9 +95,9 @@ final class Policies {
         return ErrorCode.NOTHING_PUBLISHED.with(Map.of("address", watch.address()));
     }
 
-    private PolicyBook.Held usable(String name, PolicyBook.Held held) {
+    private PolicyCatalog.Held usable(String name, PolicyCatalog.Held held) {
         if (held == null) {
-            throw book.isEmpty() ? nothingPublished() : ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", name));
+            throw catalog.isEmpty() ? nothingPublished() : ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", name));
         }
         if (held.policy() == null) {
             throw ErrorCode.UNREADABLE_POLICY.with(Map.of("policy", name, "cause", held.problem()));
@@ -106,12 +106,12 @@ final class Policies {
     }
 
     /** {@return a look at Redis; its result is null, or why there is none} */
-    Step<RedisPort.Failure> look(boolean heard) {
+    Step<RedisPort.Failure> look(boolean fromMessage) {
         long number = lastLook.incrementAndGet();
         List<String> wanted = List.copyOf(names);
-        List<String> asked = new ArrayList<>(ABOUT);
-        asked.addAll(wanted);
-        Stream<byte[]> fieldNames = asked.stream().map(name -> name.getBytes(StandardCharsets.UTF_8));
+        List<String> requestedFields = new ArrayList<>(METADATA_FIELDS);
+        requestedFields.addAll(wanted);
+        Stream<byte[]> fieldNames = requestedFields.stream().map(name -> name.getBytes(StandardCharsets.UTF_8));
         byte[][] command = Stream.concat(Stream.of(ascii("HMGET"), Keys.POLICIES), fieldNames).toArray(byte[][]::new);
         return store.command((reply, failure) -> {
             if (failure != null || !(reply instanceof List<?> values)) {
@@ -124,34 +124,34 @@ final class Policies {
             }
             watch.answered();
             Map<String, byte[]> fields = new HashMap<>();
-            for (int place = 0; place < asked.size() && place < values.size(); place++) {
-                fields.put(asked.get(place), values.get(place) instanceof byte[] value ? value : null);
+            for (int place = 0; place < requestedFields.size() && place < values.size(); place++) {
+                fields.put(requestedFields.get(place), values.get(place) instanceof byte[] value ? value : null);
             }
-            take(number, fields, wanted, heard);
+            apply(number, fields, wanted, fromMessage);
             return Step.done(null);
         }, command);
     }
 
-    // A look that began before one that was taken over knows nothing more: the later one asked for its names too.
-    private void take(long number, Map<String, byte[]> fields, List<String> wanted, boolean heard) {
-        taking.lock();
+    // A look that began before one that was taken over has nothing newer: the later one looked for its names too.
+    private void apply(long number, Map<String, byte[]> fields, List<String> wanted, boolean fromMessage) {
+        applying.lock();
         try {
-            if (number > lastTaken) {
-                lastTaken = number;
-                book.look(fields, wanted, heard, options.nowMs());
-                looked.addAll(wanted);
+            if (number > lastApplied) {
+                lastApplied = number;
+                catalog.look(fields, wanted, fromMessage, options.nowMs());
+                lookedUp.addAll(wanted);
             }
         } finally {
-            taking.unlock();
+            applying.unlock();
         }
         if (wanted.isEmpty()) {
             return;
         }
-        if (book.isEmpty()) {
-            nothing.raise("nothing", nothingPublished().getMessage()
+        if (catalog.isEmpty()) {
+            noPolicies.raise("nothing", nothingPublished().getMessage()
                 + (hasNone() ? "; requests by policies get no decision" : "; " + Texts.READ_BEFORE));
         } else {
-            nothing.over("the Redis at " + watch.address() + " has policies");
+            noPolicies.over("the Redis at " + watch.address() + " has policies");
         }
     }
 }

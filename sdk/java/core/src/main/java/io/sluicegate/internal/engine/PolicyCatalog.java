@@ -14,7 +14,7 @@ import java.util.function.BiConsumer;
 /**
  * The policies that a program holds, and what it makes of each look at Redis. One thread looks at a time; all read.
  */
-final class PolicyBook {
+final class PolicyCatalog {
     private static final String FORMAT = "1";
     private static final long NONE = -1;
 
@@ -27,7 +27,7 @@ final class PolicyBook {
     private volatile boolean isEmpty;
     /** The format of what is published, if it is not known; else null. */
     private volatile String format;
-    private boolean earlierBefore;
+    private boolean sawEarlier;
 
     /**
      * A policy that is held.
@@ -39,7 +39,7 @@ final class PolicyBook {
     record Held(Policy policy, long takenOverMs, String problem) {}
 
     /** {@code unreadable} receives the name of a policy and why it cannot be read. */
-    PolicyBook(BiConsumer<String, String> unreadable) {
+    PolicyCatalog(BiConsumer<String, String> unreadable) {
         this.unreadable = unreadable;
     }
 
@@ -66,7 +66,7 @@ final class PolicyBook {
         return isEmpty;
     }
 
-    /** {@return the format of what is published, if this program does not know it; else null} */
+    /** {@return the format of what is published, if this program does not read it; else null} */
     String unknownFormat() {
         return format;
     }
@@ -91,14 +91,14 @@ final class PolicyBook {
      * Takes over what a look found.
      *
      * @param fields the fields of the hash
-     * @param wanted the names of the policies that were asked for
-     * @param heard whether a message was the reason to look
+     * @param wanted the names of the policies that were looked for
+     * @param fromMessage whether a message was the reason to look
      */
-    void look(Map<String, byte[]> fields, Collection<String> wanted, boolean heard, long nowMs) {
-        long found = number(fields.get("#revision"));
+    void look(Map<String, byte[]> fields, Collection<String> wanted, boolean fromMessage, long nowMs) {
+        long publishedRevision = number(fields.get("#revision"));
         isEmpty = fields.get("#revision") == null && fields.get("#format") == null;
-        if (found < 0) {
-            earlierBefore &= heard;
+        if (publishedRevision < 0) {
+            sawEarlier &= fromMessage;
             return;
         }
         boolean isKnown = FORMAT.equals(text(fields.get("#format")));
@@ -109,28 +109,28 @@ final class PolicyBook {
         }
         clock = "client".equals(text(fields.get("#clock"))) ? Clock.CLIENT : Clock.SERVER;
         nodes = Math.max(number(fields.get("#nodes")), 0);
-        if (found < revision) {
-            if (heard) {
+        if (publishedRevision < revision) {
+            if (fromMessage) {
                 return;
             }
-            if (!earlierBefore) {
-                earlierBefore = true;
+            if (!sawEarlier) {
+                sawEarlier = true;
                 return;
             }
         }
-        earlierBefore &= heard && found == revision;
-        boolean same = found == revision;
+        sawEarlier &= fromMessage && publishedRevision == revision;
+        boolean same = publishedRevision == revision;
         Map<String, Held> next = new HashMap<>(policies);
         for (String name : wanted) {
             if (!(same && next.containsKey(name))) {
-                take(next, name, fields.get(name), nowMs);
+                update(next, name, fields.get(name), nowMs);
             }
         }
         policies = Map.copyOf(next);
-        revision = found;
+        revision = publishedRevision;
     }
 
-    private void take(Map<String, Held> next, String name, byte[] value, long nowMs) {
+    private void update(Map<String, Held> next, String name, byte[] value, long nowMs) {
         Held before = policies.get(name);
         if (value == null) {
             next.remove(name);
@@ -146,7 +146,7 @@ final class PolicyBook {
         }
     }
 
-    // At the instant that the server says, so that no program that starts late makes an earlier version the later one. A version
+    // At the instant that the server publishes, so that no program that starts late makes an earlier version the later one. A version
     // that is held keeps its instant, also if a server publishes another one: what it wrote would become an earlier version's.
     private static long takenOverMs(Held before, Policy policy, long nowMs) {
         long ms = policy.sinceMs() == Policy.SINCE_UNKNOWN ? nowMs : policy.sinceMs();

@@ -29,9 +29,9 @@ import java.util.function.BiFunction;
 import java.util.function.Function;
 import java.util.function.Supplier;
 
-/** Asks Redis: the calls of one question, within one deadline. It runs the steps of calls, for callers that block and for those that do not. */
+/** Decides in Redis: the calls of one request, within one deadline. It runs the steps of calls, for callers that block and for those that do not. */
 final class RedisStore {
-    /** Calls of the script in one question; more only come where others change the rules each time. */
+    /** Calls of the script in one request; more only come where others change the rules each time. */
     private static final int CALLS_MAX = 8;
     /** Maximum number of times a call is sent again that Redis refused without beginning it. */
     private static final int REPEATS_MAX = 3;
@@ -77,26 +77,26 @@ final class RedisStore {
         return port;
     }
 
-    /** {@return what a question comes to, for which the caller waits} */
-    Result ask(Question question) throws InterruptedException {
-        return run(asking(question));
+    /** {@return the result of a request, for which the caller waits} */
+    Result decide(StoreRequest request) throws InterruptedException {
+        return run(decideSteps(request));
     }
 
-    /** {@return the question as steps, whose deadline begins now} */
-    Step<Result> asking(Question question) {
+    /** {@return the request as steps, whose deadline begins now} */
+    Step<Result> decideSteps(StoreRequest request) {
         long now = System.nanoTime();
-        return new Asking(question, now, deadline.ofDecision(now)).run();
+        return new Execution(request, now, deadline.ofDecision(now)).run();
     }
 
-    /** A decision begins by something else than a question: the first seconds begin with it. */
+    /** A decision begins by something else than a request: the first seconds begin with it. */
     void decisionBegins() {
         deadline.ofDecision(System.nanoTime());
     }
 
-    /** {@return a command outside of questions as a step, within one deadline} {@code then} takes the reply, or the failure. */
+    /** {@return a command outside of requests as a step, within one deadline} {@code then} takes the reply, or the failure. */
     <T> Step<T> command(BiFunction<Object, Failure, Step<T>> then, byte[]... command) {
         long now = System.nanoTime();
-        return new Step.Send<>(now + deadline.ofLook(now), command, then, Step.NOTHING);
+        return new Step.Send<>(now + deadline.ofLook(now), command, then, Step.NO_UNDO);
     }
 
     /** {@return the result of a call, for which the caller waits} */
@@ -107,7 +107,7 @@ final class RedisStore {
                 return done.value();
             }
             if (step instanceof Step.Send<T> send) {
-                step = exchanged(send);
+                step = exchangeBlocking(send);
             } else {
                 Step.Pause<T> pause = (Step.Pause<T>) step;
                 try {
@@ -121,12 +121,12 @@ final class RedisStore {
         }
     }
 
-    private <T> Step<T> exchanged(Step.Send<T> send) throws InterruptedException {
+    private <T> Step<T> exchangeBlocking(Step.Send<T> send) throws InterruptedException {
         long now = System.nanoTime();
         if (send.untilNanos() <= now) {
-            return send.then().apply(null, unsent());
+            return send.then().apply(null, notSent());
         }
-        boolean alone = begin(now);
+        boolean alone = beginCommand(now);
         Object reply = null;
         Failure failure = null;
         try {
@@ -138,7 +138,7 @@ final class RedisStore {
             send.abandoned().run();
             throw e;
         }
-        return send.then().apply(reply, ended(failure, alone));
+        return send.then().apply(reply, endCommand(failure, alone));
     }
 
     /** Runs a call on the futures of the port. */
@@ -167,10 +167,10 @@ final class RedisStore {
     private void exchange(Step.Send<?> send, BiConsumer<Object, Failure> then) {
         long now = System.nanoTime();
         if (send.untilNanos() <= now) {
-            then.accept(null, unsent());
+            then.accept(null, notSent());
             return;
         }
-        boolean alone = begin(now);
+        boolean alone = beginCommand(now);
         CompletableFuture<Object> sent;
         try {
             sent = ((AsyncRedisPort) port).send(send.untilNanos() - now, send.command());
@@ -180,16 +180,16 @@ final class RedisStore {
         sent.whenComplete((reply, problem) -> {
             Failure failure = problem == null || problem instanceof Failure ? (Failure) problem
                 : new Failure("the connection was lost", true, false);
-            then.accept(reply, ended(failure, alone));
+            then.accept(reply, endCommand(failure, alone));
         });
     }
 
-    private Failure unsent() {
+    private Failure notSent() {
         return new Failure("the deadline passed", false, signs());
     }
 
     /** A command goes out; returns whether no other is under way. */
-    private boolean begin(long now) {
+    private boolean beginCommand(long now) {
         boolean alone = underWay.getAndIncrement() == 0;
         if (alone) {
             lastSign.set(now);
@@ -197,8 +197,8 @@ final class RedisStore {
         return alone;
     }
 
-    /** A command came to its end. A port that does not say what its connection has shown is taken for one connection. */
-    private Failure ended(Failure failure, boolean alone) {
+    /** A command came to its end. A port that does not report what its connection has shown is taken for one connection. */
+    private Failure endCommand(Failure failure, boolean alone) {
         if (failure == null) {
             lastSign.set(System.nanoTime());
             slowAlone.set(0);
@@ -215,7 +215,7 @@ final class RedisStore {
         return new RedisPort.Signs(System.nanoTime() - lastSign.get(), underWay.get(), slowAlone.get());
     }
 
-    /** {@return whether the time of a command outside of questions was over while Redis is busy} */
+    /** {@return whether the time of a command outside of requests was over while Redis is busy} */
     boolean isBusy(Failure failure) {
         return failure.timeout() && isBusy(failure.signs(), 0, deadline.ofLook(System.nanoTime()));
     }
@@ -252,24 +252,24 @@ final class RedisStore {
         return new Result.NoAnswer("redis answers " + code, !NOT_BEGUN.contains(code));
     }
 
-    /** One question: which rules decide may change from call to call. */
-    private final class Asking {
-        private final Question question;
+    /** The execution of one request: which rules decide may change from call to call. */
+    private final class Execution {
+        private final StoreRequest request;
         private final long deadlineNanos;
         private final long until;
         private final byte[] stateKey;
         private RuleSet deciding;
         private Head head;
-        private byte[] before;
+        private byte[] writerBlob;
         private boolean answered;
 
-        Asking(Question question, long now, long deadlineNanos) {
-            this.question = question;
+        Execution(StoreRequest request, long now, long deadlineNanos) {
+            this.request = request;
             this.deadlineNanos = deadlineNanos;
             this.until = now + deadlineNanos;
-            this.stateKey = Keys.state(question.policy(), question.key().bytes());
-            this.deciding = question.rules();
-            this.head = question.head();
+            this.stateKey = Keys.state(request.policy(), request.key().bytes());
+            this.deciding = request.rules();
+            this.head = request.head();
         }
 
         private Result failed(Failure failure) {
@@ -282,29 +282,29 @@ final class RedisStore {
             return new Result.NoAnswer(failure.getMessage(), failure.perhapsExecuted());
         }
 
-        /** {@return a command of this question} {@code then} takes the reply; a failure ends the question. */
+        /** {@return a command of this request} {@code then} takes the reply; a failure ends the request. */
         private Step<Result> send(Function<Object, Step<Result>> then, byte[]... command) {
-            return new Step.Send<>(until, command, (reply, failure) -> failure == null ? then.apply(reply) : Step.done(failed(failure)), Step.NOTHING);
+            return new Step.Send<>(until, command, (reply, failure) -> failure == null ? then.apply(reply) : Step.done(failed(failure)), Step.NO_UNDO);
         }
 
         // The rules are put where others find them, before they are used and every ten minutes while they are.
         Step<Result> run() {
-            String place = question.policy() + "#" + question.rules().generationHex();
+            String place = request.policy() + "#" + request.rules().generationHex();
             long now = System.nanoTime();
-            if (question.head().isBroughtAlong() || isAnnounced(place, now)) {
+            if (request.head().isBroughtAlong() || isAnnounced(place, now)) {
                 return evaluate(CALLS_MAX);
             }
-            long life = question.rules().lifeMs() + ANNOUNCED_EXTRA_MS
-                + (question.clock() == Request.Clock.SERVER ? 0 : OTHER_CLOCK_EXTRA_MS);
+            long ttlMs = request.rules().lifeMs() + ANNOUNCED_EXTRA_MS
+                + (request.clock() == Request.Clock.SERVER ? 0 : OTHER_CLOCK_EXTRA_MS);
             return send(reply -> {
                 if (reply instanceof RedisPort.ReplyError error) {
                     Result result = ofError(error);
                     return Step.done(result instanceof Result.NoAnswer silent ? new Result.NoAnswer(silent.cause(), false) : result);
                 }
-                remember(place, new Announced(question.rules(), now));
+                remember(place, new Announced(request.rules(), now));
                 return evaluate(CALLS_MAX);
-            }, ascii("SET"), Keys.rules(question.policy(), question.rules().generationHex()), question.rules().bytes(), ascii("PX"),
-                ascii(Long.toString(Math.min(life, ANNOUNCED_MAX_MS))));
+            }, ascii("SET"), Keys.rules(request.policy(), request.rules().generationHex()), request.rules().bytes(), ascii("PX"),
+                ascii(Long.toString(Math.min(ttlMs, ANNOUNCED_MAX_MS))));
         }
 
         private boolean isAnnounced(String place, long now) {
@@ -322,10 +322,10 @@ final class RedisStore {
                 return Step.done(new Result.ThisKey("later rules have a calendar that is not known here"));
             }
             byte[] blob = head.blob(deciding);
-            byte[] request = request(windows);
-            byte[][] command = question.bill() == null
-                ? new byte[][] {EVALSHA, Script.SHA1, ONE, stateKey, blob, request}
-                : new byte[][] {EVALSHA, Script.SHA1, TWO, stateKey, noted(), blob, request};
+            byte[] encoded = encode(windows);
+            byte[][] command = request.bill() == null
+                ? new byte[][] {EVALSHA, Script.SHA1, ONE, stateKey, blob, encoded}
+                : new byte[][] {EVALSHA, Script.SHA1, TWO, stateKey, debtKey(), blob, encoded};
             return evaluate(command, REPEATS_MAX, calls);
         }
 
@@ -340,9 +340,9 @@ final class RedisStore {
                     return Step.done(new Result.NoAnswer("redis answers with no string", true));
                 }
                 answered = true;
-                Result read = Result.read(bytes, deciding, question.verb(), question.bill() != null);
+                Result read = Result.read(bytes, deciding, request.verb(), request.bill() != null);
                 if (read instanceof Result.OtherRules other) {
-                    return meet(other.state(), calls - 1);
+                    return findWriter(other.state(), calls - 1);
                 }
                 return Step.done(read instanceof Result.Decided decided ? decided(decided) : read);
             }, command);
@@ -355,15 +355,15 @@ final class RedisStore {
             announced.put(place, rules);
         }
 
-        private byte[] request(long[][] windows) {
-            Request.End end = new Request.End(question.clock(), question.nowUs(), windows, before);
-            byte[] request = Request.of(question.verb(), question.cost(), question.maxWaitUs(), question.permit(), end);
-            return question.bill() == null ? request : Request.afterDebt(permitsOf(question.bill()), request, end);
+        private byte[] encode(long[][] windows) {
+            Request.End end = new Request.End(request.clock(), request.nowUs(), windows, writerBlob);
+            byte[] encoded = Request.of(request.verb(), request.cost(), request.maxWaitUs(), request.permit(), end);
+            return request.bill() == null ? encoded : Request.afterDebt(permitsOf(request.bill()), encoded, end);
         }
 
         // Later rules are each charged the most that any rule owes.
         private long[] permitsOf(Bill bill) {
-            if (deciding == question.rules()) {
+            if (deciding == request.rules()) {
                 return bill.permits();
             }
             long[] permits = new long[deciding.rules().size()];
@@ -371,17 +371,17 @@ final class RedisStore {
             return permits;
         }
 
-        private byte[] noted() {
-            byte[] suffix = ascii(":" + question.bill().id());
-            byte[] noted = Arrays.copyOf(stateKey, stateKey.length + suffix.length);
-            System.arraycopy(suffix, 0, noted, stateKey.length, suffix.length);
-            return noted;
+        private byte[] debtKey() {
+            byte[] suffix = ascii(":" + request.bill().id());
+            byte[] key = Arrays.copyOf(stateKey, stateKey.length + suffix.length);
+            System.arraycopy(suffix, 0, key, stateKey.length, suffix.length);
+            return key;
         }
 
         /** {@return the windows of the deciding rules, or null where one's calendar is not known} */
         private long[][] windows() {
-            if (deciding == question.rules()) {
-                return deciding.windowsAround(question.nowUs());
+            if (deciding == request.rules()) {
+                return deciding.windowsAround(request.nowUs());
             }
             long[][] windows = new long[deciding.rules().size()][];
             for (int place = 0; place < windows.length; place++) {
@@ -391,7 +391,7 @@ final class RedisStore {
                     if (calendar == null) {
                         return null;
                     }
-                    windows[place] = calendar.windowAround(question.nowUs());
+                    windows[place] = calendar.windowAround(request.nowUs());
                 }
             }
             return windows;
@@ -399,7 +399,7 @@ final class RedisStore {
 
         private Calendar calendarLike(Rule later) {
             double[] numbers = later.numbers();
-            for (Rule own : question.rules().rules()) {
+            for (Rule own : request.rules().rules()) {
                 double[] others = own.numbers();
                 if (own.hasCalendar() && numbers[3] == others[3] && numbers[4] == others[4]) {
                     return own.calendar();
@@ -409,38 +409,38 @@ final class RedisStore {
         }
 
         /** Finds the rules that wrote the state, and goes on; the later version decides. */
-        private Step<Result> meet(byte[] state, int calls) {
-            if (question.head().isBroughtAlong()) {
+        private Step<Result> findWriter(byte[] state, int calls) {
+            if (request.head().isBroughtAlong()) {
                 // It always decides, whatever was there before.
                 RuleSet rules = Head.rulesOfState(state);
-                before = rules == null ? new byte[0] : Head.broughtAlong(rules).blob(rules);
+                writerBlob = rules == null ? new byte[0] : Head.broughtAlong(rules).blob(rules);
                 return evaluate(calls);
             }
-            Head wrote = Head.ofState(state);
-            if (wrote == null) {
-                return met(null, null, calls);
+            Head writer = Head.ofState(state);
+            if (writer == null) {
+                return decideAfter(null, null, calls);
             }
-            String place = question.policy() + "#" + wrote.generationHex();
-            Announced known = announced.get(place);
-            return known != null ? met(wrote, known.rules, calls)
-                : send(found -> met(wrote, rulesOf(found, place, wrote), calls), ascii("GET"), Keys.rules(question.policy(), wrote.generationHex()));
+            String place = request.policy() + "#" + writer.generationHex();
+            Announced announcement = announced.get(place);
+            return announcement != null ? decideAfter(writer, announcement.rules, calls)
+                : send(found -> decideAfter(writer, rulesOf(found, place, writer), calls), ascii("GET"), Keys.rules(request.policy(), writer.generationHex()));
         }
 
-        private Step<Result> met(Head wrote, RuleSet rules, int calls) {
-            boolean isLater = rules != null && wrote.compareTo(question.head()) > 0;
-            deciding = isLater ? rules : question.rules();
-            head = isLater ? wrote : question.head();
-            before = isLater ? null : rules == null ? new byte[0] : wrote.blob(rules);
+        private Step<Result> decideAfter(Head writer, RuleSet rules, int calls) {
+            boolean isLater = rules != null && writer.compareTo(request.head()) > 0;
+            deciding = isLater ? rules : request.rules();
+            head = isLater ? writer : request.head();
+            writerBlob = isLater ? null : rules == null ? new byte[0] : writer.blob(rules);
             return evaluate(calls);
         }
 
-        private RuleSet rulesOf(Object found, String place, Head wrote) {
+        private RuleSet rulesOf(Object found, String place, Head writer) {
             if (!(found instanceof byte[] bytes)) {
                 return null;
             }
             try {
                 RuleSet rules = RuleSet.read(bytes);
-                if (!rules.generationHex().equals(wrote.generationHex())) {
+                if (!rules.generationHex().equals(writer.generationHex())) {
                     return null;
                 }
                 // Long ago: if this process decides by them, it announces them itself.
@@ -452,32 +452,32 @@ final class RedisStore {
         }
 
         private Result decided(Result.Decided decided) {
-            if (deciding == question.rules()) {
+            if (deciding == request.rules()) {
                 return decided;
             }
-            Answer said = decided.answer();
-            int place = Math.max(question.rules().placeOf(deciding.rules().get(said.rule())), 0);
+            Answer answer = decided.answer();
+            int place = Math.max(request.rules().placeOf(deciding.rules().get(answer.rule())), 0);
             long least = Arrays.stream(decided.charged()).min().orElse(0);
-            long[] charged = Arrays.stream(question.bill() == null ? new long[0] : question.bill().permits())
+            long[] charged = Arrays.stream(request.bill() == null ? new long[0] : request.bill().permits())
                 .map(owed -> Math.min(owed, least)).toArray();
-            return new Result.Decided(said.by(place, said.waitUs()), ownInUse(decided.inUse(), said.rule(), place), charged);
+            return new Result.Decided(answer.by(place, answer.waitUs()), ownInUse(decided.inUse(), answer.rule(), place), charged);
         }
 
         // The usage of later rules counts for the own rules of the same names; without such, that of the deciding one for the own rule
         // that is reported.
-        private long[] ownInUse(long[] said, int decider, int ownDecider) {
-            long[] own = new long[question.rules().rules().size()];
-            Arrays.fill(own, Result.NOT_SAID);
+        private long[] ownInUse(long[] reported, int decider, int ownDecider) {
+            long[] own = new long[request.rules().rules().size()];
+            Arrays.fill(own, Result.NOT_REPORTED);
             boolean isNamed = false;
-            for (int later = 0; later < said.length; later++) {
-                int place = question.rules().placeOf(deciding.rules().get(later));
+            for (int later = 0; later < reported.length; later++) {
+                int place = request.rules().placeOf(deciding.rules().get(later));
                 if (place >= 0) {
-                    own[place] = said[later];
+                    own[place] = reported[later];
                     isNamed = true;
                 }
             }
             if (!isNamed) {
-                own[ownDecider] = said[decider];
+                own[ownDecider] = reported[decider];
             }
             return own;
         }

@@ -11,13 +11,13 @@ import java.util.concurrent.atomic.AtomicLong;
 final class Refusals {
     /** Refusals that are remembered; it does not matter which fall out. */
     private static final int REFUSALS_MAX = 100_000;
-    private static final long ASK_AGAIN_US = 1_000_000;
-    private static final long ASKING_US = 50_000;
-    private static final long NOBODY = Long.MIN_VALUE;
+    private static final long RECHECK_AFTER_US = 1_000_000;
+    private static final long PROBE_US = 50_000;
+    private static final long NO_PROBE = Long.MIN_VALUE;
 
     private final Map<Place, Refusal> refusals = new ConcurrentHashMap<>();
 
-    private record Refusal(Answer answer, long cost, RuleSet rules, long version, long at, AtomicLong askedAt) {}
+    private record Refusal(Answer answer, long cost, RuleSet rules, long version, long at, AtomicLong probedAt) {}
 
     /** {@return the refusal of this check with the times of now, or null} */
     Answer find(Place place, long cost, RuleSet rules, long version, long nowUs) {
@@ -26,20 +26,20 @@ final class Refusals {
             return null;
         }
         long elapsed = nowUs - refusal.at;
-        Answer said = refusal.answer;
-        boolean never = said.retryAfterUs() == Numbers.NEVER;
-        if (elapsed < 0 || !never && elapsed >= said.retryAfterUs()) {
+        Answer answer = refusal.answer;
+        boolean never = answer.retryAfterUs() == Numbers.NEVER;
+        if (elapsed < 0 || !never && elapsed >= answer.retryAfterUs()) {
             return null;
         }
-        if (elapsed >= ASK_AGAIN_US) {
-            long asked = refusal.askedAt.get();
-            boolean othersAsk = asked != NOBODY && nowUs >= asked && nowUs - asked < ASKING_US;
-            if (!othersAsk && refusal.askedAt.compareAndSet(asked, nowUs)) {
+        if (elapsed >= RECHECK_AFTER_US) {
+            long lastProbe = refusal.probedAt.get();
+            boolean isProbed = lastProbe != NO_PROBE && nowUs >= lastProbe && nowUs - lastProbe < PROBE_US;
+            if (!isProbed && refusal.probedAt.compareAndSet(lastProbe, nowUs)) {
                 return null;
             }
         }
-        return new Answer(false, 0, 0, said.limit(), said.remaining(), never ? Numbers.NEVER : said.retryAfterUs() - elapsed,
-            Math.max(said.resetAfterUs() - elapsed, 0), said.rule());
+        return new Answer(false, 0, 0, answer.limit(), answer.remaining(), never ? Numbers.NEVER : answer.retryAfterUs() - elapsed,
+            Math.max(answer.resetAfterUs() - elapsed, 0), answer.rule());
     }
 
     void remember(Place place, Answer refused, long cost, RuleSet rules, long version, long nowUs) {
@@ -49,7 +49,7 @@ final class Refusals {
                 refusals.remove(any.next());
             }
         }
-        refusals.put(place, new Refusal(refused, cost, rules, version, nowUs, new AtomicLong(NOBODY)));
+        refusals.put(place, new Refusal(refused, cost, rules, version, nowUs, new AtomicLong(NO_PROBE)));
     }
 
     void forget(Place place) {

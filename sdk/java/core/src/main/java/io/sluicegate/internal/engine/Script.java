@@ -12,7 +12,7 @@ import java.util.HexFormat;
 final class Script {
     /** Its text. */
     static final byte[] TEXT = load();
-    /** Its SHA-1 in hex, by which Redis knows it. */
+    /** Its SHA-1 in hex, by which Redis finds it. */
     static final byte[] SHA1 = ascii(HexFormat.of().formatHex(Rule.digest("SHA-1", TEXT)));
 
     private Script() {}

@@ -6,7 +6,7 @@ import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Usage;
-import io.sluicegate.internal.kernel.Usage.Ask;
+import io.sluicegate.internal.kernel.Usage.KernelRequest;
 import io.sluicegate.internal.redis.Result;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -21,40 +21,40 @@ import java.util.stream.IntStream;
  * permit counts n times against the whole limit. Times are µs.
  */
 final class Shares {
-    /** Keys of which is known what Redis last said; of others nothing is known. */
-    private static final int NOTES_MAX = 1_000_000;
+    /** Keys of which is known what Redis last reported; of others nothing is known. */
+    private static final int REPORTED_MAX = 1_000_000;
     /** Keys with permits that were admitted here. */
     private static final int ACCOUNTS_MAX = 250_000;
-    /** Within this time an answer that says less may be an older one. */
-    private static final long OLDER_ANSWERS_US = 2_000_000;
+    /** Within this time an answer that reports less may be an older one. */
+    private static final long STALE_WITHIN_US = 2_000_000;
     private static final long ROOM_AGAIN_US = 1_000_000;
     private static final long CLOCK_BEHIND_US = 1_000_000;
     /** The retry of what may pass when Redis is back. */
     static final long RETRY_US = 1_000_000;
 
-    private final Map<Place, Note> notes = new ConcurrentHashMap<>();
+    private final Map<Place, ReportedUsage> reported = new ConcurrentHashMap<>();
     private final Map<Place, Account> accounts = new ConcurrentHashMap<>();
     private final AtomicLong newest = new AtomicLong();
     private final AtomicLong madeRoomAt = new AtomicLong(Long.MIN_VALUE / 2);
 
     /** The last answer of Redis about one key; guarded by itself. */
-    private static final class Note {
+    private static final class ReportedUsage {
         final Usage usage = new Usage();
         RuleSet rules;
-        /** When each rule, by its place, was last said to use as much as was known or more. */
-        long[] saidAt = {};
+        /** When each rule, by its place, was last reported to use as much as was known or more. */
+        long[] raisedAt = {};
 
         boolean isSettled(int place, long nowUs) {
-            return place >= saidAt.length || Math.abs(nowUs - saidAt[place]) >= OLDER_ANSWERS_US;
+            return place >= raisedAt.length || Math.abs(nowUs - raisedAt[place]) >= STALE_WITHIN_US;
         }
 
-        void saidAt(int place, long nowUs) {
-            if (place >= saidAt.length) {
-                int known = saidAt.length;
-                saidAt = Arrays.copyOf(saidAt, rules.rules().size());
-                Arrays.fill(saidAt, known, saidAt.length, Long.MIN_VALUE / 2);
+        void markRaised(int place, long nowUs) {
+            if (place >= raisedAt.length) {
+                int length = raisedAt.length;
+                raisedAt = Arrays.copyOf(raisedAt, rules.rules().size());
+                Arrays.fill(raisedAt, length, raisedAt.length, Long.MIN_VALUE / 2);
             }
-            saidAt[place] = nowUs;
+            raisedAt[place] = nowUs;
         }
     }
 
@@ -63,23 +63,23 @@ final class Shares {
         final Usage stored;
         final Usage used;
         final long nodes;
-        Question asked;
+        StoreRequest lastRequest;
         Bill bill;
         /**
          * The id of its bills, until something is charged: Redis does not remember an id of which it charged nothing, and a
-         * question that carries it and is still under way may charge it later.
+         * request that carries it and is still under way may charge it later.
          */
         String billId = Bill.newId();
         /** True if Redis may have charged the bill. */
         boolean billSent;
-        /** Questions under way that carry the bill. */
+        /** Requests under way that carry the bill. */
         int carriers;
 
-        Account(Usage known, long nodes, Question asked) {
+        Account(Usage known, long nodes, StoreRequest request) {
             this.stored = known.copy();
             this.used = known.copy();
             this.nodes = nodes;
-            this.asked = asked;
+            this.lastRequest = request;
         }
 
         /** {@return the permits owed of each rule} */
@@ -114,16 +114,16 @@ final class Shares {
         }
 
         /**
-         * An answer that says more is in use of a rule than is known raises both states to it: as far as there is room here, and all
-         * the way if it says more than the limit, which was lowered then and may rise without Redis.
+         * An answer that reports more in use of a rule than is known raises both states to it: as far as there is room here, and all
+         * the way if it reports more than the limit, which was lowered then and may rise without Redis.
          */
-        void raise(RuleSet rules, Result.Decided said, long nowUs) {
+        void raise(RuleSet rules, Result.Decided decided, long nowUs) {
             long[] known = stored.used(rules, nowUs);
             long[] room = used.available(rules, nowUs);
             long[] permits = IntStream.range(0, known.length).mapToLong(place -> {
                 Rule rule = rules.rules().get(place);
-                long more = rule.isReported() ? Math.max(said.inUse()[place] - known[place], 0) : 0;
-                return said.inUse()[place] > rule.limit() ? more : Math.min(more, room[place]);
+                long more = rule.isReported() ? Math.max(decided.inUse()[place] - known[place], 0) : 0;
+                return decided.inUse()[place] > rule.limit() ? more : Math.min(more, room[place]);
             }).toArray();
             if (Arrays.stream(permits).anyMatch(more -> more > 0)) {
                 used.charge(rules, permits, nowUs);
@@ -148,7 +148,7 @@ final class Shares {
             }
             Account account = each.getValue();
             synchronized (account) {
-                if (account.bill != null || account.owes(account.asked.rules(), nowUs)) {
+                if (account.bill != null || account.owes(account.lastRequest.rules(), nowUs)) {
                     owing.add(each);
                 }
             }
@@ -156,71 +156,71 @@ final class Shares {
         return owing;
     }
 
-    /** Notes what Redis said of each rule. */
-    void learn(Place place, RuleSet rules, Result.Decided said, long nowUs) {
-        Note note = notes.get(place);
-        if (note == null) {
-            if (notes.size() >= NOTES_MAX && !makeRoom(nowUs)) {
+    /** Records what Redis reported of each rule. */
+    void learn(Place place, RuleSet rules, Result.Decided decided, long nowUs) {
+        ReportedUsage last = reported.get(place);
+        if (last == null) {
+            if (reported.size() >= REPORTED_MAX && !makeRoom(nowUs)) {
                 return;
             }
-            note = notes.computeIfAbsent(place, at -> new Note());
+            last = reported.computeIfAbsent(place, at -> new ReportedUsage());
         }
-        synchronized (note) {
-            note.rules = rules;
-            long[] used = note.usage.used(rules, nowUs);
+        synchronized (last) {
+            last.rules = rules;
+            long[] used = last.usage.used(rules, nowUs);
             boolean changes = false;
             for (int rule = 0; rule < used.length; rule++) {
-                used[rule] = believed(note, rule, used[rule], said.inUse()[rule], nowUs);
+                used[rule] = accepted(last, rule, used[rule], decided.inUse()[rule], nowUs);
                 changes |= used[rule] >= 0;
             }
             if (changes) {
-                note.usage.putDown(rules, used, nowUs);
+                last.usage.setUsed(rules, used, nowUs);
             }
         }
     }
 
-    // Of a rule that hands out permits nothing is put down: its share is beside what Redis knows to be held.
-    private static long believed(Note note, int place, long known, long said, long nowUs) {
-        Rule rule = note.rules.rules().get(place);
-        if (said == Result.NOT_SAID || !rule.isReported()) {
-            return Result.NOT_SAID;
+    // Of a rule that hands out permits nothing is recorded: its share is beside what Redis has as held.
+    private static long accepted(ReportedUsage last, int place, long known, long reported, long nowUs) {
+        Rule rule = last.rules.rules().get(place);
+        if (reported == Result.NOT_REPORTED || !rule.isReported()) {
+            return Result.NOT_REPORTED;
         }
-        if (said >= known) {
-            note.saidAt(place, nowUs);
-            return said;
+        if (reported >= known) {
+            last.markRaised(place, nowUs);
+            return reported;
         }
-        if (note.isSettled(place, nowUs)) {
-            return said;
+        if (last.isSettled(place, nowUs)) {
+            return reported;
         }
-        return rule.isBucket() ? Result.NOT_SAID : known;
+        return rule.isBucket() ? Result.NOT_REPORTED : known;
     }
 
     // Once a second, what is full again makes room.
     private boolean makeRoom(long nowUs) {
         long last = madeRoomAt.get();
         if (nowUs - last >= ROOM_AGAIN_US && madeRoomAt.compareAndSet(last, nowUs)) {
-            notes.values().removeIf(note -> {
-                synchronized (note) {
-                    return note.rules == null || note.usage.isFull(note.rules, nowUs);
+            reported.values().removeIf(usage -> {
+                synchronized (usage) {
+                    return usage.rules == null || usage.usage.isFull(usage.rules, nowUs);
                 }
             });
             accounts.values().removeIf(account -> {
                 synchronized (account) {
-                    RuleSet rules = account.asked.rules();
+                    RuleSet rules = account.lastRequest.rules();
                     return account.bill == null && !rules.hasCalendars() && account.used.isFull(rules, nowUs);
                 }
             });
         }
-        return notes.size() < NOTES_MAX;
+        return reported.size() < REPORTED_MAX;
     }
 
-    private Usage known(Place place) {
-        Note note = notes.get(place);
-        if (note == null) {
+    private Usage knownUsage(Place place) {
+        ReportedUsage last = reported.get(place);
+        if (last == null) {
             return new Usage();
         }
-        synchronized (note) {
-            return note.usage.copy();
+        synchronized (last) {
+            return last.usage.copy();
         }
     }
 
@@ -234,93 +234,93 @@ final class Shares {
     }
 
     /** Decides by the share of n nodes. */
-    Answer decide(Place place, Question question, long nodes) {
-        RuleSet rules = question.rules();
+    Answer decide(Place place, StoreRequest request, long nodes) {
+        RuleSet rules = request.rules();
         Account account = accounts.get(place);
         if (account == null) {
-            makeRoom(question.nowUs());
+            makeRoom(request.nowUs());
             if (accounts.size() >= ACCOUNTS_MAX) {
                 return Answer.refused(rules, RETRY_US);
             }
-            account = new Account(known(place), nodes, question);
+            account = new Account(knownUsage(place), nodes, request);
         }
         synchronized (account) {
-            if (question.cost() * account.nodes > Numbers.COST_MAX) {
+            if (request.cost() * account.nodes > Numbers.COST_MAX) {
                 return Answer.refused(rules, RETRY_US);
             }
-            long now = instant(question.nowUs());
-            Answer answer = question.verb() == Verb.AT_MOST
-                ? atMost(account, question, now)
-                : scaled(account, question, account.used.decide(rules, ask(question, question.verb(), question.cost() * account.nodes, now)));
-            account.asked = question.with(null);
+            long now = instant(request.nowUs());
+            Answer answer = request.verb() == Verb.AT_MOST
+                ? atMost(account, request, now)
+                : scaled(account, request, account.used.decide(rules, kernelRequest(request, request.verb(), request.cost() * account.nodes, now)));
+            account.lastRequest = request.withBill(null);
             boolean keeps = account.owes(rules, now) || !account.used.isFull(rules, now);
-            if (question.verb() != Verb.PEEK && keeps) {
+            if (request.verb() != Verb.PEEK && keeps) {
                 Account other = accounts.putIfAbsent(place, account);
                 if (other != null && other != account) {
                     // Another thread opened the account first: what was decided here is decided there.
-                    return decide(place, question, nodes);
+                    return decide(place, request, nodes);
                 }
             }
             return answer;
         }
     }
 
-    private static Ask ask(Question question, Verb verb, long cost, long now) {
-        long maxWait = verb == Verb.RESERVE ? question.maxWaitUs() : Numbers.NO_WAIT_GIVEN;
-        return new Ask(verb, cost, maxWait, question.permit(), now, question.rules().windowsAround(now));
+    private static KernelRequest kernelRequest(StoreRequest request, Verb verb, long cost, long now) {
+        long maxWait = verb == Verb.RESERVE ? request.maxWaitUs() : Numbers.NO_WAIT_GIVEN;
+        return new KernelRequest(verb, cost, maxWait, request.permit(), now, request.rules().windowsAround(now));
     }
 
     // Takes and is granted multiples of n.
-    private static Answer atMost(Account account, Question question, long now) {
-        RuleSet rules = question.rules();
-        Answer most = account.used.copy().decide(rules, ask(question, Verb.AT_MOST, question.cost() * account.nodes, now));
+    private static Answer atMost(Account account, StoreRequest request, long now) {
+        RuleSet rules = request.rules();
+        Answer most = account.used.copy().decide(rules, kernelRequest(request, Verb.AT_MOST, request.cost() * account.nodes, now));
         long granted = most.granted() / account.nodes;
         // The answer reports what is left as if the part of a permit had been taken.
-        Answer shown = scaled(account, question, most);
+        Answer shown = scaled(account, request, most);
         if (most.allowed() && granted > 0) {
-            account.used.decide(rules, ask(question, Verb.AT_MOST, granted * account.nodes, now));
+            account.used.decide(rules, kernelRequest(request, Verb.AT_MOST, granted * account.nodes, now));
             return shown;
         }
         return new Answer(false, 0, 0, shown.limit(), shown.remaining(), RETRY_US, shown.resetAfterUs(), shown.rule());
     }
 
-    private static Answer scaled(Account account, Question question, Answer said) {
+    private static Answer scaled(Account account, StoreRequest request, Answer whole) {
         long n = account.nodes;
-        long retry = said.retryAfterUs();
-        if (retry == Numbers.NEVER && mayEverPass(question)) {
+        long retry = whole.retryAfterUs();
+        if (retry == Numbers.NEVER && mayEverPass(request)) {
             retry = RETRY_US;
         }
-        return new Answer(said.allowed(), said.granted() / n, said.waitUs(), said.limit() / n, said.remaining() / n, retry,
-            said.resetAfterUs(), said.rule());
+        return new Answer(whole.allowed(), whole.granted() / n, whole.waitUs(), whole.limit() / n, whole.remaining() / n, retry,
+            whole.resetAfterUs(), whole.rule());
     }
 
-    private static boolean mayEverPass(Question question) {
-        return question.rules().rules().stream().allMatch(rule -> rule.takesAnyCost() || question.cost() <= rule.limit());
+    private static boolean mayEverPass(StoreRequest request) {
+        return request.rules().rules().stream().allMatch(rule -> rule.takesAnyCost() || request.cost() <= rule.limit());
     }
 
-    /** Takes of the budget what passes all the same, as far as that goes. */
-    void noteAdmitted(Place place, Question question, long nodes) {
-        decide(place, question.as(Verb.AT_MOST, question.cost(), null), accounts.containsKey(place) ? nodes : 1);
+    /** Records as used what passes all the same, as far as that goes. */
+    void recordAdmitted(Place place, StoreRequest request, long nodes) {
+        decide(place, request.withVerb(Verb.AT_MOST, request.cost(), null), accounts.containsKey(place) ? nodes : 1);
     }
 
     /** {@return what a release or renew of a permit comes to that was handed out here, or null if none was} */
-    Answer onPermit(Place place, Question question) {
+    Answer onPermit(Place place, StoreRequest request) {
         Account account = accounts.get(place);
         if (account == null) {
             return null;
         }
         synchronized (account) {
-            Answer answer = account.used.copy().decide(question.rules(), ask(question, Verb.RENEW, 1, instant(question.nowUs())));
+            Answer answer = account.used.copy().decide(request.rules(), kernelRequest(request, Verb.RENEW, 1, instant(request.nowUs())));
             if (!answer.allowed()) {
                 return null;
             }
-            return account.used.decide(question.rules(), ask(question, question.verb(), 1, instant(question.nowUs())));
+            return account.used.decide(request.rules(), kernelRequest(request, request.verb(), 1, instant(request.nowUs())));
         }
     }
 
     /** Drops an account that neither owes nor holds anything. */
-    void close(Place place, Account account, long nowUs) {
-        RuleSet rules = account.asked.rules();
+    void closeIfSettled(Place place, Account account, long nowUs) {
+        RuleSet rules = account.lastRequest.rules();
         boolean holds = rules.handsOutPermits() && !account.used.isFull(rules, nowUs);
         if (account.bill == null && !holds && !account.owes(rules, nowUs)) {
             accounts.remove(place, account);

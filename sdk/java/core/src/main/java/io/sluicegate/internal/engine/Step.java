@@ -12,7 +12,7 @@ import java.util.function.Supplier;
  */
 sealed interface Step<T> {
     /** An undo for a step without effects. */
-    Runnable NOTHING = () -> { };
+    Runnable NO_UNDO = () -> { };
 
     /** The call is done, and this is its result. */
     record Done<T>(T value) implements Step<T> {}
@@ -40,7 +40,7 @@ sealed interface Step<T> {
 
     /** {@return a pause, and then another step} */
     static <T> Step<T> after(long us, Supplier<Step<T>> then) {
-        return new Pause<>(us, then, NOTHING);
+        return new Pause<>(us, then, NO_UNDO);
     }
 
     /** {@return this step, and then another one by its result} */

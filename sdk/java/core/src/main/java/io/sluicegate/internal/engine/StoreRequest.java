@@ -8,32 +8,32 @@ import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
 
 /**
- * A question to Redis about one key.
+ * A request to the store about one key.
  *
  * @param policy the policy's name
  * @param rules the rules of the key
  * @param head their head
  * @param key the caller's key
- * @param verb what is wanted
+ * @param verb the verb of the request
  * @param cost 1 to 2^31
  * @param maxWaitUs of a reserve
  * @param permit of the verbs that name one; else null
- * @param clock by which clock
+ * @param clock the clock by which Redis decides
  * @param nowUs the process' own time
  * @param bill what is charged before; else null
  */
-record Question(String policy, RuleSet rules, Head head, Key key, Verb verb, long cost, long maxWaitUs, PermitId permit,
+record StoreRequest(String policy, RuleSet rules, Head head, Key key, Verb verb, long cost, long maxWaitUs, PermitId permit,
                 Clock clock, long nowUs, Bill bill) {
     Place place() {
         return new Place(policy, key);
     }
 
-    Question with(Bill bill) {
-        return new Question(policy, rules, head, key, verb, cost, maxWaitUs, permit, clock, nowUs, bill);
+    StoreRequest withBill(Bill bill) {
+        return new StoreRequest(policy, rules, head, key, verb, cost, maxWaitUs, permit, clock, nowUs, bill);
     }
 
-    /** {@return another question about the same key, of a verb without a wait and a permit} */
-    Question as(Verb verb, long cost, Bill bill) {
-        return new Question(policy, rules, head, key, verb, cost, 0, null, clock, nowUs, bill);
+    /** {@return another request about the same key, of a verb without a wait and a permit} */
+    StoreRequest withVerb(Verb verb, long cost, Bill bill) {
+        return new StoreRequest(policy, rules, head, key, verb, cost, 0, null, clock, nowUs, bill);
     }
 }

@@ -24,7 +24,7 @@ final class StoreWatch {
     private volatile boolean hasAnswered;
     private volatile String cause;
 
-    /** {@code meanwhile} says what decides while Redis does not. */
+    /** {@code meanwhile} returns what decides while Redis does not. */
     StoreWatch(String address, Supplier<String> meanwhile, Supplier<Alarm> alarms, LongSupplier nanos) {
         this.address = address;
         this.meanwhile = meanwhile;
@@ -52,23 +52,23 @@ final class StoreWatch {
     }
 
     /** Redis answers, and did not decide in time. */
-    void shed(String why) {
+    void shed(String reason) {
         busyAt = nanos.getAsLong();
         isBusy = true;
-        busy.raise(why, "the Redis at " + address + " did not decide in time: " + why + "; such requests are refused, with a retry after 100 ms");
+        busy.raise(reason, "the Redis at " + address + " did not decide in time: " + reason + "; such requests are refused, with a retry after 100 ms");
     }
 
     /** Redis did not answer. */
-    void failed(String why) {
-        cause = why;
-        alarm.raise(why, "the Redis at " + address + " does not decide: " + why + "; " + meanwhile.get());
+    void failed(String reason) {
+        cause = reason;
+        alarm.raise(reason, "the Redis at " + address + " does not decide: " + reason + "; " + meanwhile.get());
     }
 
     /** {@return why Redis does not answer; null if it answered lately} */
     String problem() {
-        String why = cause;
-        if (why != null) {
-            return why;
+        String lastCause = cause;
+        if (lastCause != null) {
+            return lastCause;
         }
         return hasAnswered && nanos.getAsLong() - answeredAt < LATELY_NANOS ? null : "it was not heard of lately";
     }

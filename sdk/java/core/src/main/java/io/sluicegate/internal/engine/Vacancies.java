@@ -25,7 +25,7 @@ final class Vacancies {
 
     synchronized void put(Place place, Turn turn, long nowUs) {
         if (count >= TURNS_MAX) {
-            lapse(nowUs);
+            dropDue(nowUs);
         }
         if (count < TURNS_MAX) {
             turns.computeIfAbsent(place, at -> new PriorityQueue<>(Comparator.comparingLong(Turn::dueUs))).add(turn);
@@ -50,7 +50,7 @@ final class Vacancies {
         return first == null || first.dueUs <= nowUs ? null : first;
     }
 
-    private void lapse(long nowUs) {
+    private void dropDue(long nowUs) {
         turns.values().forEach(queue -> {
             while (!queue.isEmpty() && queue.peek().dueUs <= nowUs) {
                 queue.poll();

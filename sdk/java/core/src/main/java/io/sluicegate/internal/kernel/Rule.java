@@ -9,7 +9,7 @@ import java.util.Arrays;
  * One limit: the numbers of its algorithm, and what answers report of it. Nobody changes its arrays.
  *
  * @param name the name that decisions report
- * @param nameHash the 8 bytes by which rules know their names
+ * @param nameHash the 8 bytes by which rules are compared by name
  * @param code the code of the algorithm
  * @param flags the sum of its flags
  * @param numbers of the algorithm
@@ -27,7 +27,7 @@ public record Rule(String name, byte[] nameHash, int code, int flags, double[] n
     /** Its window comes with the request. */
     public static final int CALENDAR = 4;
 
-    static Rule made(String name, int code, int flags, long windowUs, Calendar calendar, double... numbers) {
+    static Rule of(String name, int code, int flags, long windowUs, Calendar calendar, double... numbers) {
         return read(hashOf(name), code, flags, numbers).described(name, -1, windowUs, calendar);
     }
 
@@ -55,7 +55,7 @@ public record Rule(String name, byte[] nameHash, int code, int flags, double[] n
         return code <= 4 ? new Level(code, n) : code <= 8 ? new Window(code, n) : new Concurrency(n);
     }
 
-    /** {@return the 8 bytes by which rules know their names} */
+    /** {@return the 8 bytes by which rules are compared by name} */
     public static byte[] hashOf(String name) {
         return Arrays.copyOf(sha256(name.getBytes(StandardCharsets.UTF_8)), 8);
     }
@@ -100,7 +100,7 @@ public record Rule(String name, byte[] nameHash, int code, int flags, double[] n
     }
 
     /**
-     * {@return whether what Redis says to be left of it says what a share has in use: not of permits that are held under their
+     * {@return whether what Redis reports as left of it is what a share has in use: not of permits that are held under their
      * ids, nor of a rule that warms up, of which only the time between two requests is left}
      */
     public boolean isReported() {

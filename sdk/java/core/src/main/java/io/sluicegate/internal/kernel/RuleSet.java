@@ -17,7 +17,7 @@ import java.util.List;
  * @param rules the rules, 1 to 8, in the policy's order
  * @param lifeMs the longest time that a state under these rules is needed; 0 if they are not those of a record
  * @param bytes what is between the length of the head and the head
- * @param generation the 6 bytes that tell these rules from others of the policy
+ * @param generation the 6 bytes that identify these rules among those of the policy
  * @param generationHex the same in hex
  * @param quotas what each rule permits
  */
@@ -111,12 +111,12 @@ public record RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, 
         }
         List<Rule> described = new ArrayList<>();
         for (int place = 0; place < rules.size(); place++) {
-            Description says = each.get(place);
+            Description description = each.get(place);
             Rule rule = rules.get(place);
-            if (!Arrays.equals(Rule.hashOf(says.name), rule.nameHash()) || (says.calendar != null) != rule.hasCalendar()) {
+            if (!Arrays.equals(Rule.hashOf(description.name), rule.nameHash()) || (description.calendar != null) != rule.hasCalendar()) {
                 throw new IllegalArgumentException("the description of rule " + place + " is another's");
             }
-            described.add(rule.described(says.name, says.limit, says.windowUs, says.calendar));
+            described.add(rule.described(description.name, description.limit, description.windowUs, description.calendar));
         }
         return new RuleSet(carry, described, lifeMs, bytes);
     }
@@ -131,7 +131,7 @@ public record RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, 
      */
     public record Description(String name, long limit, long windowUs, Calendar calendar) {}
 
-    /** {@return whether these rules know the verb} */
+    /** {@return whether these rules support the verb} */
     public boolean supports(Verb verb) {
         return handsOutPermits() ? verb.compareTo(Verb.PEEK) >= 0 : !verb.namesPermit();
     }

@@ -44,7 +44,7 @@ public final class Rules {
     public static Rule tokenBucket(String name, Rate rate, long burst, long initial, boolean byInterval) {
         Units units = byInterval ? new Units(rate.periodUs, rate.permits, 1) : Units.of(rate, burst);
         long depth = burst * units.perPermit;
-        return Rule.made(name, 1, initial < burst ? 0 : Rule.FULL_IS_FRESH, units.fillUs(depth), null,
+        return Rule.of(name, 1, initial < burst ? 0 : Rule.FULL_IS_FRESH, units.fillUs(depth), null,
             units.tickUs, units.perTick, units.perPermit, depth, burst,
             (burst - initial) * units.perPermit, byInterval ? 1 : 0, rate.permits, rate.periodUs);
     }
@@ -53,7 +53,7 @@ public final class Rules {
     public static Rule leakyBucket(String name, Rate rate, long burst, long delay) {
         Units units = Units.of(rate, burst + 1);
         long depth = (burst + 1) * units.perPermit;
-        return Rule.made(name, 4, Rule.FULL_IS_FRESH, units.fillUs(depth), null,
+        return Rule.of(name, 4, Rule.FULL_IS_FRESH, units.fillUs(depth), null,
             units.tickUs, units.perTick, units.perPermit, depth, burst + 1,
             delay < 0 ? 0 : 1, 0, Math.max(delay, 0) * units.perPermit, rate.permits, rate.periodUs);
     }
@@ -63,7 +63,7 @@ public final class Rules {
         double stored = Math.min((double) rate.permits * maxBurstUs / rate.periodUs, 0x1p52);
         // Less than a permit may be stored, but one always passes.
         double windowUs = Math.max((long) stored, 1) * (double) rate.periodUs / rate.permits;
-        return Rule.made(name, 2, 0, (long) Math.min(Math.ceil(windowUs), Numbers.SPAN_MAX_US), null, rate.permits, rate.periodUs, stored);
+        return Rule.of(name, 2, 0, (long) Math.min(Math.ceil(windowUs), Numbers.SPAN_MAX_US), null, rate.permits, rate.periodUs, stored);
     }
 
     /** {@return Guava's SmoothWarmingUp} */
@@ -74,40 +74,40 @@ public final class Rules {
         double maxStored = threshold + 2.0 * warmupUs / (stable + cold);
         double slope = (cold - stable) / (maxStored - threshold);
         double cooldown = warmupUs / maxStored;
-        return Rule.made(name, 3, Rule.FULL_IS_FRESH, 0, null, stable, threshold, maxStored, slope, cooldown);
+        return Rule.of(name, 3, Rule.FULL_IS_FRESH, 0, null, stable, threshold, maxStored, slope, cooldown);
     }
 
     /** {@return a fixed window, which begins with the first request or at multiples of its length} */
     public static Rule fixedWindow(String name, long limit, long windowUs, boolean fromFirst) {
-        return Rule.made(name, 5, Rule.FULL_IS_FRESH, windowUs, null, limit, fromFirst ? 1 : 0, windowUs, 0, 0);
+        return Rule.of(name, 5, Rule.FULL_IS_FRESH, windowUs, null, limit, fromFirst ? 1 : 0, windowUs, 0, 0);
     }
 
     /** {@return a fixed window of a calendar} */
     public static Rule calendarWindow(String name, long limit, Calendar calendar) {
         // The last 6 bytes of the hash of its name.
         long zone = PermitId.of(calendar.zoneName()).hash().longValue() & (1L << 48) - 1;
-        return Rule.made(name, 5, Rule.FULL_IS_FRESH | Rule.CALENDAR, 0, calendar, limit, 2, 0,
+        return Rule.of(name, 5, Rule.FULL_IS_FRESH | Rule.CALENDAR, 0, calendar, limit, 2, 0,
             calendar.unit().ordinal(), zone);
     }
 
     /** {@return a sliding window of buckets} */
     public static Rule slidingWindow(String name, long limit, long windowUs, long buckets) {
-        return Rule.made(name, 6, Rule.FULL_IS_FRESH, 0, null, limit, windowUs, Numbers.ceilDiv(windowUs, buckets), buckets);
+        return Rule.of(name, 6, Rule.FULL_IS_FRESH, 0, null, limit, windowUs, Numbers.ceilDiv(windowUs, buckets), buckets);
     }
 
     /** {@return a sliding window of two counters} */
     public static Rule slidingCounter(String name, long limit, long windowUs) {
         long step = Numbers.ceilDiv(windowUs, (1L << 51) / limit);
-        return Rule.made(name, 7, Rule.FULL_IS_FRESH, windowUs, null, limit, windowUs, step, windowUs / step);
+        return Rule.of(name, 7, Rule.FULL_IS_FRESH, windowUs, null, limit, windowUs, step, windowUs / step);
     }
 
     /** {@return a log of what was granted} */
     public static Rule slidingLog(String name, long limit, long windowUs) {
-        return Rule.made(name, 8, Rule.FULL_IS_FRESH, windowUs, null, limit, windowUs);
+        return Rule.of(name, 8, Rule.FULL_IS_FRESH, windowUs, null, limit, windowUs);
     }
 
     /** {@return permits that are held by name} */
     public static Rule concurrency(String name, long limit, long ttlUs) {
-        return Rule.made(name, 9, Rule.FULL_IS_FRESH | Rule.PERMITS, 0, null, limit, ttlUs, 0);
+        return Rule.of(name, 9, Rule.FULL_IS_FRESH | Rule.PERMITS, 0, null, limit, ttlUs, 0);
     }
 }

@@ -31,24 +31,24 @@ public final class Usage {
     /**
      * The request that is decided.
      *
-     * @param verb what is wanted; one that the rules know
+     * @param verb a verb that the rules support
      * @param cost 1 to 2^31
      * @param maxWaitUs of a reserve; else {@link Numbers#NO_WAIT_GIVEN}
      * @param permit of the verbs that name one; else null
      * @param now the instant, in µs since 1970
      * @param windows the calendar windows around now, as {@link RuleSet#windowsAround} gives them
      */
-    public record Ask(Verb verb, long cost, long maxWaitUs, PermitId permit, long now, long[][] windows) {
-        static Ask of(Verb verb, RuleSet rules, long now) {
-            return new Ask(verb, 1, Numbers.NO_WAIT_GIVEN, null, now, rules.windowsAround(now));
+    public record KernelRequest(Verb verb, long cost, long maxWaitUs, PermitId permit, long now, long[][] windows) {
+        static KernelRequest of(Verb verb, RuleSet rules, long now) {
+            return new KernelRequest(verb, 1, Numbers.NO_WAIT_GIVEN, null, now, rules.windowsAround(now));
         }
     }
 
-    /** Decides under rules that know the verb, and remembers what that changed; returns the decision. */
-    public Answer decide(RuleSet set, Ask ask) {
-        Decider decider = new Decider(set, ask);
+    /** Decides under rules that support the verb, and remembers what that changed; returns the decision. */
+    public Answer decide(RuleSet set, KernelRequest request) {
+        Decider decider = new Decider(set, request);
         Answer answer = decider.decide();
-        if (ask.verb != Verb.PEEK && decider.touched) {
+        if (request.verb != Verb.PEEK && decider.touched) {
             remember(set, decider.states);
         }
         return answer;
@@ -60,17 +60,17 @@ public final class Usage {
     }
 
     /** Takes this usage over into the states of other rules. */
-    private State[] takeOver(RuleSet set, Ask ask) {
+    private State[] takeOver(RuleSet set, KernelRequest request) {
         if (states.length > 0 && set.equals(rules)) {
-            return ask.verb == Verb.PEEK ? copy(states) : states;
+            return request.verb == Verb.PEEK ? copy(states) : states;
         }
         State[] taken = new State[set.rules().size()];
         for (int other = 0; other < states.length && set.carry() != Carry.RESET; other++) {
             Rule old = rules.rules().get(other);
             int place = set.placeOf(old);
             if (place >= 0 && states[other] != null) {
-                long till = ask.windows[place] == null ? 0 : ask.windows[place][1];
-                taken[place] = carried(set.rules().get(place), old, states[other], ask.now, till, set.carry());
+                long till = request.windows[place] == null ? 0 : request.windows[place][1];
+                taken[place] = carried(set.rules().get(place), old, states[other], request.now, till, set.carry());
             }
         }
         return taken;
@@ -99,16 +99,16 @@ public final class Usage {
 
     /** {@return the permits in use of each rule, rounded up; of a key that was never seen what a new key has in use} */
     public long[] used(RuleSet set, long now) {
-        Decider decider = new Decider(set, Ask.of(Verb.PEEK, set, now));
+        Decider decider = new Decider(set, KernelRequest.of(Verb.PEEK, set, now));
         return decider.places().mapToLong(place -> decider.state(place).used(now)).toArray();
     }
 
     /** Puts down that so many permits of each rule are in use, as of {@code now}; below 0: what is remembered stays. */
-    public void putDown(RuleSet set, long[] used, long now) {
-        Ask ask = Ask.of(Verb.CHECK, set, now);
-        Decider decider = new Decider(set, ask);
+    public void setUsed(RuleSet set, long[] used, long now) {
+        KernelRequest request = KernelRequest.of(Verb.CHECK, set, now);
+        Decider decider = new Decider(set, request);
         decider.places().filter(place -> used[place] >= 0).forEach(place -> {
-            long till = ask.windows[place] == null ? 0 : ask.windows[place][1];
+            long till = request.windows[place] == null ? 0 : request.windows[place][1];
             decider.states[place] = set.rules().get(place).primitive().withUsed(now, till, used[place]);
         });
         remember(set, decider.states);
@@ -116,13 +116,13 @@ public final class Usage {
 
     /** {@return the permits of each rule that are there} */
     public long[] available(RuleSet set, long now) {
-        Decider decider = new Decider(set, Ask.of(Verb.PEEK, set, now));
+        Decider decider = new Decider(set, KernelRequest.of(Verb.PEEK, set, now));
         return decider.places().mapToLong(place -> decider.state(place).available(now)).toArray();
     }
 
     /** Charges each rule that hands out no permits its own number of them, whether they are there or not. */
     public void charge(RuleSet set, long[] permits, long now) {
-        Decider decider = new Decider(set, Ask.of(Verb.CHECK, set, now));
+        Decider decider = new Decider(set, KernelRequest.of(Verb.CHECK, set, now));
         decider.places().filter(place -> permits[place] > 0 && !set.rules().get(place).handsOutPermits())
             .forEach(place -> decider.charge(place, permits[place]));
         remember(set, decider.states);
@@ -130,24 +130,24 @@ public final class Usage {
 
     /** {@return whether every budget is full at {@code now} and that is the same as a new key} */
     public boolean isFull(RuleSet set, long now) {
-        Decider decider = new Decider(set, Ask.of(Verb.PEEK, set, now));
+        Decider decider = new Decider(set, KernelRequest.of(Verb.PEEK, set, now));
         return decider.isFull();
     }
 
     /** One decision: the states that it works on, and whether it changed them. */
     private final class Decider {
         private final RuleSet set;
-        private final Ask ask;
+        private final KernelRequest request;
         private final State[] states;
         private boolean touched;
 
-        Decider(RuleSet set, Ask ask) {
+        Decider(RuleSet set, KernelRequest request) {
             this.set = set;
-            this.ask = ask;
-            this.states = takeOver(set, ask);
+            this.request = request;
+            this.states = takeOver(set, request);
             this.touched = Usage.this.states.length > 0 && !set.equals(rules);
             for (State state : states) {
-                touched |= state != null && state.rewind(ask.now);
+                touched |= state != null && state.rewind(request.now);
             }
         }
 
@@ -156,33 +156,33 @@ public final class Usage {
         }
 
         State state(int place) {
-            return states[place] != null ? states[place] : set.rules().get(place).primitive().fresh(ask.now);
+            return states[place] != null ? states[place] : set.rules().get(place).primitive().fresh(request.now);
         }
 
         boolean isFull() {
             return Arrays.stream(states).allMatch(state -> state == null)
-                || places().allMatch(place -> set.rules().get(place).fullIsFresh() && state(place).resetAfterUs(ask.now) <= 0);
+                || places().allMatch(place -> set.rules().get(place).fullIsFresh() && state(place).resetAfterUs(request.now) <= 0);
         }
 
         void charge(int place, long permits) {
             states[place] = state(place);
-            states[place].charge(ask.now, permits, ask.permit);
+            states[place].charge(request.now, permits, request.permit);
             touched = true;
         }
 
         Answer decide() {
-            return switch (ask.verb) {
+            return switch (request.verb) {
                 case REFUND -> refund();
                 case RESET -> reset();
                 case RELEASE, RENEW -> onPermit();
-                default -> ask();
+                default -> request();
             };
         }
 
         private Answer refund() {
             long least = places().filter(place -> !set.rules().get(place).handsOutPermits()).mapToLong(place -> {
                 touched |= states[place] != null;
-                return states[place] == null ? 0 : states[place].refund(ask.now, ask.cost);
+                return states[place] == null ? 0 : states[place].refund(request.now, request.cost);
             }).min().orElse(0);
             return passed(-1, 0, least);
         }
@@ -200,7 +200,7 @@ public final class Usage {
                 if (!(state(place) instanceof Concurrency.Holders permits)) {
                     continue;
                 }
-                long back = ask.verb == Verb.RELEASE ? permits.release(ask.permit, ask.now) : permits.renew(ask.permit, ask.now);
+                long back = request.verb == Verb.RELEASE ? permits.release(request.permit, request.now) : permits.renew(request.permit, request.now);
                 granted = back > 0 ? back : granted;
                 refusedBy = refusedBy < 0 ? place : refusedBy;
             }
@@ -208,19 +208,19 @@ public final class Usage {
             return granted > 0 ? passed(-1, 0, granted) : refused(refusedBy, NEVER);
         }
 
-        private Answer ask() {
-            for (int place = 0; ask.verb == Verb.ACQUIRE && place < states.length; place++) {
-                if (states[place] instanceof Concurrency.Holders permits && permits.holds(ask.permit, ask.now)) {
+        private Answer request() {
+            for (int place = 0; request.verb == Verb.ACQUIRE && place < states.length; place++) {
+                if (states[place] instanceof Concurrency.Holders permits && permits.holds(request.permit, request.now)) {
                     return refused(place, NEVER);
                 }
             }
-            long granted = ask.verb == Verb.AT_MOST ? mostOf(ask.cost) : ask.cost;
+            long granted = request.verb == Verb.AT_MOST ? mostOf(request.cost) : request.cost;
             int refusedBy = -1;
             long retry = 0;
             int slowest = -1;
             long wait = 0;
             for (int place = 0; place < states.length; place++) {
-                State.Outcome outcome = state(place).check(ask.now, granted, ask.verb == Verb.RESERVE ? ask.maxWaitUs : Numbers.NO_WAIT_GIVEN);
+                State.Outcome outcome = state(place).check(request.now, granted, request.verb == Verb.RESERVE ? request.maxWaitUs : Numbers.NO_WAIT_GIVEN);
                 if (!outcome.passes()) {
                     if (refusedBy < 0 || retry != NEVER && (outcome.us() == NEVER || outcome.us() > retry)) {
                         refusedBy = place;
@@ -235,19 +235,19 @@ public final class Usage {
                 begin();
                 return refused(refusedBy, retry);
             }
-            for (int place = 0; ask.verb != Verb.PEEK && place < states.length; place++) {
+            for (int place = 0; request.verb != Verb.PEEK && place < states.length; place++) {
                 charge(place, granted);
             }
             return passed(slowest, wait, granted);
         }
 
         private long mostOf(long cost) {
-            return Math.max(places().mapToLong(place -> Math.min(state(place).available(ask.now), cost)).min().orElse(cost), 1);
+            return Math.max(places().mapToLong(place -> Math.min(state(place).available(request.now), cost)).min().orElse(cost), 1);
         }
 
         // The budget of a key whose first request is refused begins to fill.
         private void begin() {
-            for (int place = 0; ask.verb != Verb.PEEK && place < states.length; place++) {
+            for (int place = 0; request.verb != Verb.PEEK && place < states.length; place++) {
                 if (states[place] == null && set.rules().get(place).primitive().beginsRefused()) {
                     states[place] = state(place);
                     touched = true;
@@ -257,17 +257,17 @@ public final class Usage {
 
         private Answer refused(int decider, long retryUs) {
             State state = state(decider);
-            return new Answer(false, 0, 0, set.rules().get(decider).limit(), state.remaining(ask.now), retryUs, state.resetAfterUs(ask.now), decider);
+            return new Answer(false, 0, 0, set.rules().get(decider).limit(), state.remaining(request.now), retryUs, state.resetAfterUs(request.now), decider);
         }
 
         /** The answer of the slowest, or, where none waits, of the rule with the least remaining. */
         private Answer passed(int slowest, long waitUs, long granted) {
             int decider = Math.max(slowest, 0);
             for (int place = 1; slowest < 0 && place < states.length; place++) {
-                decider = state(place).remaining(ask.now) < state(decider).remaining(ask.now) ? place : decider;
+                decider = state(place).remaining(request.now) < state(decider).remaining(request.now) ? place : decider;
             }
             State state = state(decider);
-            return new Answer(true, granted, waitUs, set.rules().get(decider).limit(), state.remaining(ask.now), 0, state.resetAfterUs(ask.now), decider);
+            return new Answer(true, granted, waitUs, set.rules().get(decider).limit(), state.remaining(request.now), 0, state.resetAfterUs(request.now), decider);
         }
     }
 }

@@ -50,7 +50,7 @@ final class Window extends Primitive {
             counts.in[place(counts.newest)] = used;
             return counts;
         }
-        counts.said = used;
+        counts.reported = used;
         counts.till = kind == CALENDAR ? till : kind == FIRST ? now + spanUs : now - now % spanUs + spanUs;
         return counts;
     }
@@ -62,11 +62,11 @@ final class Window extends Primitive {
     /** A count, and when it ends. */
     private record Counted(long end, long count) {}
 
-    /** The count of bucket b at b modulo their number, for the newest and those before it; and what Redis said. */
+    /** The count of bucket b at b modulo their number, for the newest and those before it; and what Redis reported. */
     private final class Counts extends State {
         private long newest;
         private long[] in = new long[BUCKETS];
-        private long said;
+        private long reported;
         private long till;
 
         Counts(long newest) {
@@ -77,7 +77,7 @@ final class Window extends Primitive {
         State copy() {
             Counts copy = new Counts(newest);
             copy.in = in.clone();
-            copy.said = said;
+            copy.reported = reported;
             copy.till = till;
             return copy;
         }
@@ -86,11 +86,11 @@ final class Window extends Primitive {
             return Math.max(Math.max(newest + 1 - BUCKETS, Math.max(now + 1 - spanUs, 0) / bucketUs), 0);
         }
 
-        // What counts at `now`: what Redis said, then buckets in their order.
+        // What counts at `now`: what Redis reported, then buckets in their order.
         private List<Counted> counted(long now) {
             List<Counted> counted = new ArrayList<>();
-            if (now < till && said > 0) {
-                counted.add(new Counted(till, said));
+            if (now < till && reported > 0) {
+                counted.add(new Counted(till, reported));
             }
             for (long bucket = firstLive(now); bucket <= newest; bucket++) {
                 if (in[place(bucket)] > 0) {
@@ -148,8 +148,8 @@ final class Window extends Primitive {
                 in[place(bucket)] -= back;
                 left -= back;
             }
-            long back = Math.min(left, now < till ? said : 0);
-            said -= back;
+            long back = Math.min(left, now < till ? reported : 0);
+            reported -= back;
             return cost - left + back;
         }
 

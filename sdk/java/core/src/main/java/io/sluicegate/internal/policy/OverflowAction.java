@@ -6,20 +6,20 @@ import io.sluicegate.Verb;
 /**
  * The treatment of a request over the limit.
  *
- * @param result what the decision says of it; null for a plain refusal
+ * @param result the overflow of the decision; null for a plain refusal
  * @param queueMaxWaitUs how long a check is held back, in µs; 0 if it is not
  */
-public record Over(Overflow result, long queueMaxWaitUs) {
+public record OverflowAction(Overflow result, long queueMaxWaitUs) {
     /** The request is refused. */
-    public static final Over REJECT = new Over(null, 0);
+    public static final OverflowAction REJECT = new OverflowAction(null, 0);
     /** The request passes. */
-    public static final Over SHADOW = new Over(new Overflow.Shadow(), 0);
+    public static final OverflowAction SHADOW = new OverflowAction(new Overflow.Shadow(), 0);
 
     /**
      * {@return whether it decides on what the rules refuse} A permit that passed in the shadow holds nothing, so there a renewal
      * or release of what is not held passes as well.
      *
-     * @param verb what was asked
+     * @param verb the verb of the request
      */
     public boolean covers(Verb verb) {
         return switch (verb) {

@@ -15,16 +15,16 @@ import java.util.Map;
  *
  * @param name its name
  * @param version which grows with every change
- * @param sinceMs when a server took this version over, in ms since 1970; {@link #SINCE_UNKNOWN} if it does not say it
+ * @param sinceMs when a server took this version over, in ms since 1970; {@link #SINCE_UNKNOWN} if it does not publish it
  * @param app the app that owns it; empty if none does
  * @param apps which apps may use it; {@code *} is every app
  * @param rules the rules of keys without an override
  * @param overrides the rules of others
- * @param over what becomes of requests over the limit
+ * @param overflow what becomes of requests over the limit
  * @param onStoreFailure what is decided while Redis does not answer
  */
 public record Policy(String name, long version, long sinceMs, String app, List<String> apps, RuleSet rules, Map<Key, OwnRules> overrides,
-                     Over over, OnStoreFailure onStoreFailure) {
+                     OverflowAction overflow, OnStoreFailure onStoreFailure) {
     /**
      * Rules of one key in place of the policy's.
      *
@@ -36,13 +36,13 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
         public static final long ENDLESS = Long.MAX_VALUE;
     }
 
-    /** The server does not say since when it holds the version. */
+    /** The server does not publish since when it holds the version. */
     public static final long SINCE_UNKNOWN = -1;
 
     /** {@return whether it is the same version, whenever a server took it over} */
     public boolean isVersionOf(Policy other) {
         return version == other.version && equals(new Policy(other.name, other.version, sinceMs, other.app, other.apps, other.rules,
-            other.overrides, other.over, other.onStoreFailure));
+            other.overrides, other.overflow, other.onStoreFailure));
     }
 
     /**
@@ -80,16 +80,16 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
      * {@return the decision that an answer comes to}
      *
      * @param rules that decided
-     * @param verb what was asked
-     * @param answer what the rules say
+     * @param verb the verb of the request
+     * @param answer the answer of the rules
      * @param mode what decided
      * @param heldUs how long the request was held back
      */
     public Decision decision(RuleSet rules, Verb verb, Answer answer, Mode mode, long heldUs) {
-        boolean covered = !answer.allowed() && over.covers(verb);
-        boolean shadow = covered && over.isShadow();
+        boolean covered = !answer.allowed() && overflow.covers(verb);
+        boolean shadow = covered && overflow.isShadow();
         return new Decided(answer.allowed() || shadow, answer.granted(), Math.max(answer.waitUs() - heldUs, 0), answer.limit(),
             answer.remaining(), shadow ? 0 : answer.retryAfterUs(), answer.resetAfterUs(), name, rules.rules().get(answer.rule()).name(),
-            rules.quotas(), mode, covered ? over.result() : null, heldUs);
+            rules.quotas(), mode, covered ? overflow.result() : null, heldUs);
     }
 }

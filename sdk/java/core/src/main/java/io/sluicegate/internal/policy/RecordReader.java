@@ -110,14 +110,14 @@ public final class RecordReader {
         throw later(members.at(name), "`" + text + "` is unknown");
     }
 
-    private static Over over(Members overflow) {
+    private static OverflowAction over(Members overflow) {
         String kind = overflow.text("kind");
         return switch (kind) {
-            case "reject" -> Over.REJECT;
-            case "shadow" -> Over.SHADOW;
-            case "queue" -> new Over(null, overflow.whole("max_wait_us", 1));
-            case "degrade" -> new Over(degrade(overflow), 0);
-            case "divert" -> new Over(new Overflow.Divert(overflow.text("target")), 0);
+            case "reject" -> OverflowAction.REJECT;
+            case "shadow" -> OverflowAction.SHADOW;
+            case "queue" -> new OverflowAction(null, overflow.whole("max_wait_us", 1));
+            case "degrade" -> new OverflowAction(degrade(overflow), 0);
+            case "divert" -> new OverflowAction(new Overflow.Divert(overflow.text("target")), 0);
             default -> throw later("overflow.kind", "`" + kind + "` is unknown");
         };
     }
@@ -134,9 +134,9 @@ public final class RecordReader {
         if (status > 599) {
             throw damaged("overflow.response.status", "`" + status + "` is outside 200..=599");
         }
-        Members given = response.object("headers");
+        Members fields = response.object("headers");
         Map<String, String> headers = new HashMap<>();
-        given.values.keySet().forEach(header -> headers.put((String) header, given.text((String) header)));
+        fields.values.keySet().forEach(header -> headers.put((String) header, fields.text((String) header)));
         return new Overflow.Response((int) status, Map.copyOf(headers), response.text("body"));
     }
 

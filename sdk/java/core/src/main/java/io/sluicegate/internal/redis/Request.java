@@ -6,7 +6,7 @@ import io.sluicegate.internal.kernel.PermitId;
 import java.io.ByteArrayOutputStream;
 import java.util.Objects;
 
-/** Writes what the script is asked. */
+/** Writes the requests to the script. */
 public final class Request {
     /** By which clock a decision is made; the ordinal is the byte of a request. */
     public enum Clock {
@@ -26,7 +26,7 @@ public final class Request {
     /**
      * The end of every request.
      *
-     * @param clock by which clock
+     * @param clock the clock by which Redis decides
      * @param nowUs the instant, in µs since 1970
      * @param windows of each rule, null for a rule without a calendar
      * @param before the blob of the rules that wrote the state, empty if they are lost, null if they are not needed
@@ -57,7 +57,7 @@ public final class Request {
     /**
      * {@return the bytes of a request}
      *
-     * @param verb what is wanted
+     * @param verb the verb of the request
      * @param cost 1 to 2^31
      * @param maxWaitUs of a reserve, in µs; above 2^53 - 1 is unlimited
      * @param permit of the verbs that name one; else null

@@ -7,7 +7,7 @@ import io.sluicegate.internal.kernel.RuleSet;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** The result of a question to Redis: the answer of the script about one key, or the reason why there is none. */
+/** The result of a request to Redis: the answer of the script about one key, or the reason why there is none. */
 public sealed interface Result {
     /** Bytes of a decision by one rule. */
     int DECISION_LENGTH = 27;
@@ -20,23 +20,23 @@ public sealed interface Result {
     /** The permits charged in a reply to a request without a debt. */
     long[] NONE = {};
     /** The answer does not report this rule. */
-    long NOT_SAID = -1;
+    long NOT_REPORTED = -1;
 
     /**
      * Redis decided.
      *
      * @param answer the decision; in the end its rule is a place in the program's own rules
-     * @param inUse the permits in use of each rule, which may be more than its limit; {@link #NOT_SAID} for those that the answer does
+     * @param inUse the permits in use of each rule, which may be more than its limit; {@link #NOT_REPORTED} for those that the answer does
      *     not report
      * @param charged of a debt, what each rule was charged; else empty
      */
     record Decided(Answer answer, long[] inUse, long[] charged) implements Result {}
 
-    /** The rules do not know the verb. */
+    /** The rules do not support the verb. */
     record Unsupported() implements Result {}
 
     /**
-     * Other rules wrote the state; the question goes on.
+     * Other rules wrote the state; the request goes on.
      *
      * @param state how it begins
      */
@@ -45,7 +45,7 @@ public sealed interface Result {
     /**
      * A key whose value cannot be read or written.
      *
-     * @param cause what Redis says
+     * @param cause the error of Redis
      */
     record ThisKey(String cause) implements Result {}
 

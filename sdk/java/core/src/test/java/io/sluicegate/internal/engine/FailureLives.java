@@ -58,7 +58,7 @@ public final class FailureLives {
     private static final class Port implements RedisPort {
         private final RedisPort port;
         private boolean away;
-        private int asked;
+        private int requests;
 
         Port(RedisPort port) {
             this.port = port;
@@ -66,7 +66,7 @@ public final class FailureLives {
 
         @Override
         public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
-            asked += new String(command[0], java.nio.charset.StandardCharsets.US_ASCII).equals("EVALSHA") ? 1 : 0;
+            requests += new String(command[0], java.nio.charset.StandardCharsets.US_ASCII).equals("EVALSHA") ? 1 : 0;
             if (away) {
                 throw new Failure("there is no connection", false, false);
             }
@@ -87,7 +87,7 @@ public final class FailureLives {
     /** Runs all lives and returns what differed. */
     public static List<String> run(RedisPort redisPort, TestRedis redis) throws InterruptedException {
         List<String> wrong = new ArrayList<>();
-        int life = 0;
+        int number = 0;
         for (String file : List.of("failure", "windows")) {
             Map<?, ?> all = (Map<?, ?>) Json.read(Checkout.bytes("spec/wire/" + file + ".json"));
             for (Object each : (List<?>) all.get("entries")) {
@@ -95,15 +95,15 @@ public final class FailureLives {
                     continue;
                 }
                 redis.command("FLUSHDB");
-                String said = live((Map<?, ?>) each, redisPort, redis);
-                if (said != null) {
-                    wrong.add(file + " " + life + " " + said);
+                String printed = live((Map<?, ?>) each, redisPort, redis);
+                if (printed != null) {
+                    wrong.add(file + " " + number + " " + printed);
                 }
-                life++;
+                number++;
             }
         }
-        if (life != 39) {
-            wrong.add(life + " lives");
+        if (number != 39) {
+            wrong.add(number + " lives");
         }
         return wrong;
     }
@@ -190,36 +190,36 @@ public final class FailureLives {
         return rules.get(0).code() == 5 || rules.stream().anyMatch(rule -> rule.code() >= 6 && rule.code() <= 8);
     }
 
-    private static String live(Map<?, ?> life, RedisPort redisPort, TestRedis redis) throws InterruptedException {
+    private static String live(Map<?, ?> steps, RedisPort redisPort, TestRedis redis) throws InterruptedException {
         redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "#clock", "client", "p",
-            (String) life.get("record"));
+            (String) steps.get("record"));
         ManualClock clock = new ManualClock();
         Port port = new Port(redisPort);
-        Engine engine = new Engine(port, new Options("shop", (Long) life.get("nodes"), 10_000_000_000L, clock, false), false);
+        Engine engine = new Engine(port, new Options("shop", (Long) steps.get("nodes"), 10_000_000_000L, clock, false), false);
         int place = 0;
-        for (Object each : (List<?>) life.get("steps")) {
+        for (Object each : (List<?>) steps.get("steps")) {
             Map<?, ?> step = (Map<?, ?>) each;
             long at = Long.parseLong(step.get("at_us").toString());
             clock.now = Instant.ofEpochSecond(at / 1_000_000, at % 1_000_000 * 1000);
             // The policy is known before Redis goes.
             port.away = place > 0 && "away".equals(step.get("redis"));
             String wanted = wanted((Map<?, ?>) step.get("expect"));
-            port.asked = 0;
-            String said = ask(engine, step);
+            port.requests = 0;
+            String answered = decide(engine, step);
             // Before the first call of a script its rules are put in place, and the script is loaded.
-            String asked = place == 0 || step.get("asked") == null ? "" : " asked " + port.asked;
-            said += asked;
-            wanted += asked.isEmpty() ? "" : " asked " + step.get("asked");
-            if (!said.equals(wanted)) {
-                return "step " + place + " " + life.get("record") + " n " + life.get("nodes") + " " + step.get("op") + " "
-                    + step.get("redis") + " wanted " + wanted + " said " + said;
+            String requested = place == 0 || step.get("asked") == null ? "" : " asked " + port.requests;
+            answered += requested;
+            wanted += requested.isEmpty() ? "" : " asked " + step.get("asked");
+            if (!answered.equals(wanted)) {
+                return "step " + place + " " + steps.get("record") + " n " + steps.get("nodes") + " " + step.get("op") + " "
+                    + step.get("redis") + " wanted " + wanted + " said " + answered;
             }
             place++;
         }
         return null;
     }
 
-    private static String ask(Engine engine, Map<?, ?> step) throws InterruptedException {
+    private static String decide(Engine engine, Map<?, ?> step) throws InterruptedException {
         Verb verb = Verb.valueOf(((String) step.get("op")).toUpperCase(Locale.ROOT));
         long cost = step.get("cost") instanceof Long given ? given : 1;
         long maxWait = step.get("max_wait_us") instanceof Long given ? given

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
-class PolicyBookTest {
+class PolicyCatalogTest {
     @TestFactory
     Stream<DynamicTest> policies_are_followed_as_the_lives_say() {
         List<?> lives = (List<?>) Json.read(Checkout.bytes("spec/vectors/redis-policies.json"));
@@ -31,7 +31,7 @@ class PolicyBookTest {
     }
 
     private static void live(List<?> steps) {
-        PolicyBook book = new PolicyBook((name, problem) -> { });
+        PolicyCatalog book = new PolicyCatalog((name, problem) -> { });
         Map<String, byte[]> hash = new HashMap<>();
         Set<String> names = new HashSet<>();
         int place = 0;
@@ -53,7 +53,7 @@ class PolicyBookTest {
         }
     }
 
-    private static boolean isNews(String message, PolicyBook book) {
+    private static boolean isNews(String message, PolicyCatalog book) {
         return message.matches("[0-9]{1,16}") && Long.parseLong(message) != book.revision();
     }
 
@@ -71,7 +71,7 @@ class PolicyBookTest {
         return fields;
     }
 
-    private static PolicyBook.Held heldAfter(PolicyBook book, int revision, String record, long nowMs) {
+    private static PolicyCatalog.Held heldAfter(PolicyCatalog book, int revision, String record, long nowMs) {
         Map<String, byte[]> hash = new HashMap<>();
         Map.of("#format", "1", "#revision", Integer.toString(revision), "p", record)
             .forEach((name, text) -> hash.put(name, text.getBytes(StandardCharsets.UTF_8)));
@@ -80,24 +80,24 @@ class PolicyBookTest {
     }
 
     /** {@code sinceMs} is null for a record without an instant. */
-    private static long instantAfter(PolicyBook book, int revision, int version, Object sinceMs, long nowMs) {
+    private static long instantAfter(PolicyCatalog book, int revision, int version, Object sinceMs, long nowMs) {
         return heldAfter(book, revision, Records.of("fixed-" + version, "version", (long) version, "since_ms", sinceMs), nowMs).takenOverMs();
     }
 
     @Test
     void a_version_is_of_the_instant_that_the_server_says() {
-        PolicyBook book = new PolicyBook((name, problem) -> { });
+        PolicyCatalog book = new PolicyCatalog((name, problem) -> { });
         assertEquals(5_000, instantAfter(book, 1, 1, 5000, 900_000));
         assertEquals(7_000, instantAfter(book, 2, 2, 7000, 900_000));
         // An earlier instant than that of another version before it, and no earlier one by the same version later.
         assertEquals(7_001, instantAfter(book, 3, 3, 6000, 900_000));
         assertEquals(7_001, instantAfter(book, 4, 3, 6000, 900_000));
-        assertEquals(0, instantAfter(new PolicyBook((name, problem) -> { }), 1, 1, 0, 900_000));
+        assertEquals(0, instantAfter(new PolicyCatalog((name, problem) -> { }), 1, 1, 0, 900_000));
     }
 
     @Test
     void a_version_that_is_held_keeps_its_instant_whatever_is_said_later() {
-        PolicyBook book = new PolicyBook((name, problem) -> { });
+        PolicyCatalog book = new PolicyCatalog((name, problem) -> { });
         assertEquals(5_000, instantAfter(book, 1, 1, 5000, 900_000));
         assertEquals(5_000, instantAfter(book, 2, 1, 4000, 900_000));
         assertEquals(5_000, instantAfter(book, 3, 1, null, 900_000));
@@ -109,26 +109,26 @@ class PolicyBookTest {
     @Test
     void without_a_number_a_version_is_of_the_programs_own_instant() {
         for (Object since : new Object[] {null, -1L, 1.5, "5", 1L << 53}) {
-            PolicyBook book = new PolicyBook((name, problem) -> { });
+            PolicyCatalog book = new PolicyCatalog((name, problem) -> { });
             assertEquals(900, instantAfter(book, 1, 1, since, 900), "since_ms " + since);
             assertEquals(901, instantAfter(book, 2, 2, since, 800), "since_ms " + since);
             // A version that is held keeps its instant, also when a server says another one at last.
             assertEquals(901, instantAfter(book, 3, 2, 600, 800), "since_ms " + since);
             assertEquals(901, instantAfter(book, 4, 2, since, 800), "since_ms " + since);
         }
-        assertEquals((1L << 53) - 1, instantAfter(new PolicyBook((name, problem) -> { }), 1, 1, 9007199254740991L, 1));
+        assertEquals((1L << 53) - 1, instantAfter(new PolicyCatalog((name, problem) -> { }), 1, 1, 9007199254740991L, 1));
     }
 
     @Test
     void later_and_current_records_in_turn_are_each_followed() {
         List<String> reported = new ArrayList<>();
-        PolicyBook book = new PolicyBook((name, problem) -> reported.add(name + " " + problem));
+        PolicyCatalog book = new PolicyCatalog((name, problem) -> reported.add(name + " " + problem));
         String problem = "record: `2` is of a later version; this program reads 1";
         for (int revision = 1; revision <= 8; revision += 2) {
-            PolicyBook.Held later = heldAfter(book, revision, Records.of("fixed-2", "record", 2L), 1);
+            PolicyCatalog.Held later = heldAfter(book, revision, Records.of("fixed-2", "record", 2L), 1);
             assertNull(later.policy());
             assertEquals(problem, later.problem());
-            PolicyBook.Held current = heldAfter(book, revision + 1, Records.of("fixed-1", "version", (long) revision), 1);
+            PolicyCatalog.Held current = heldAfter(book, revision + 1, Records.of("fixed-1", "version", (long) revision), 1);
             assertEquals(revision, current.policy().version());
             assertNull(current.problem());
         }
@@ -138,11 +138,11 @@ class PolicyBookTest {
     @Test
     void a_damaged_record_changes_nothing() {
         List<String> reported = new ArrayList<>();
-        PolicyBook book = new PolicyBook((name, problem) -> reported.add(problem));
+        PolicyCatalog book = new PolicyCatalog((name, problem) -> reported.add(problem));
         String damaged = Records.of("fixed-2", "life_ms", null);
         assertNull(heldAfter(book, 1, damaged, 1).policy());
         Policy held = heldAfter(book, 2, Records.of("fixed-1", "since_ms", 5_000L), 1).policy();
-        PolicyBook.Held after = heldAfter(book, 3, damaged, 1);
+        PolicyCatalog.Held after = heldAfter(book, 3, damaged, 1);
         assertSame(held, after.policy());
         assertEquals(5_000, after.takenOverMs());
         assertEquals("life_ms: is missing", after.problem());

@@ -110,17 +110,17 @@ public final class RandomLives {
                 cost = 1;
             }
             RuleSet set = rules;
-            Result result = store.ask(new Question(name, set, Head.of(set, 1_767_225_600_000L + step), Key.of("k"), verb, cost, maxWait, permit,
+            Result result = store.decide(new StoreRequest(name, set, Head.of(set, 1_767_225_600_000L + step), Key.of("k"), verb, cost, maxWait, permit,
                 Clock.GIVEN, now, null));
-            String said = name + " step " + step + " " + verb + " cost " + cost + " at " + now;
-            Result.Decided decided = assertInstanceOf(Result.Decided.class, result, said);
-            Usage.Ask ask = new Usage.Ask(verb, cost, verb == Verb.RESERVE ? maxWait : Numbers.NO_WAIT_GIVEN, permit, now, set.windowsAround(now));
-            String own = Vector.text(usage.decide(set, ask), set);
+            String answered = name + " step " + step + " " + verb + " cost " + cost + " at " + now;
+            Result.Decided decided = assertInstanceOf(Result.Decided.class, result, answered);
+            Usage.KernelRequest request = new Usage.KernelRequest(verb, cost, verb == Verb.RESERVE ? maxWait : Numbers.NO_WAIT_GIVEN, permit, now, set.windowsAround(now));
+            String own = Vector.text(usage.decide(set, request), set);
             if (alike) {
-                assertEquals(Vector.text(decided.answer(), set), own, said);
+                assertEquals(Vector.text(decided.answer(), set), own, answered);
             }
             if (alike) {
-                assertArrayEquals(usage.used(set, now), decided.inUse(), said);
+                assertArrayEquals(usage.used(set, now), decided.inUse(), answered);
             }
         }
     }

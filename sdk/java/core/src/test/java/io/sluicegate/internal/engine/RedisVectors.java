@@ -31,19 +31,19 @@ public final class RedisVectors {
                 rules = step.rules();
                 version++;
             } else {
-                assertEquals(step.expected(), ask(life.name(), rules, version, step), "step " + place);
+                assertEquals(step.expected(), decide(life.name(), rules, version, step), "step " + place);
             }
             place++;
         }
     }
 
-    private String ask(String life, RuleSet rules, long version, Vector.Step step) throws InterruptedException {
+    private String decide(String life, RuleSet rules, long version, Vector.Step step) throws InterruptedException {
         if (step.cost() < 1 || step.cost() > Numbers.COST_MAX) {
             return "error range";
         }
         PermitId permit = step.id() == null ? null : PermitId.of(step.id().getBytes(StandardCharsets.UTF_8));
         Head head = Head.of(rules, 1_767_225_600_000L + version);
-        Result result = store.ask(new Question(life.replace('/', '.'), rules, head, Key.of("key"), step.verb(), step.cost(), step.maxWait(),
+        Result result = store.decide(new StoreRequest(life.replace('/', '.'), rules, head, Key.of("key"), step.verb(), step.cost(), step.maxWait(),
             permit, Clock.GIVEN, step.at(), null));
         if (result instanceof Result.Unsupported) {
             return "error unsupported";

@@ -25,8 +25,8 @@ class SharesTest {
 
     private final Shares shares = new Shares();
 
-    private static Question question(RuleSet rules, Verb verb, long cost, long nowUs) {
-        return new Question("p", rules, Head.of(rules, 0), PLACE.key(), verb, cost, 0, null, Clock.SERVER, nowUs, null);
+    private static StoreRequest question(RuleSet rules, Verb verb, long cost, long nowUs) {
+        return new StoreRequest("p", rules, Head.of(rules, 0), PLACE.key(), verb, cost, 0, null, Clock.SERVER, nowUs, null);
     }
 
     private static Result.Decided said(Answer answer, long... inUse) {
@@ -67,7 +67,7 @@ class SharesTest {
         account.bill = Bill.of(account.billId, new long[] {10}, account.used);
         account.paid(rules, new long[] {10}, T + 400_000);
         assertArrayEquals(new long[] {0}, account.owed(rules, T + 400_000));
-        shares.close(PLACE, account, T + 400_000);
+        shares.closeIfSettled(PLACE, account, T + 400_000);
         assertNull(shares.account(PLACE));
     }
 

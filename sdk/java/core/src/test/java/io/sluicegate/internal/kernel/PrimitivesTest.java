@@ -39,16 +39,16 @@ class PrimitivesTest {
         for (Object each : (List<?>) entry.get("steps")) {
             Vector.Step step = Vector.stepOf((Map<?, ?>) each);
             if (step.verb() == null) {
-                usage.putDown(rules, new long[] {step.cost()}, step.at());
+                usage.setUsed(rules, new long[] {step.cost()}, step.at());
             } else {
                 Map<Object, Object> expect = new HashMap<>((Map<?, ?>) step.expect());
                 expect.put("limit", rules.rules().get(0).limit());
                 expect.put("rule", "rule");
                 Vector.Step whole = new Vector.Step(step.at(), step.op(), step.verb(), step.cost(), step.maxWait(), null, null, null, expect);
                 long maxWait = step.verb() == Verb.RESERVE ? step.maxWait() : Numbers.NO_WAIT_GIVEN;
-                Usage.Ask ask = new Usage.Ask(
+                Usage.KernelRequest request = new Usage.KernelRequest(
                     step.verb(), step.cost(), maxWait, PermitId.of(step.id()), step.at(), rules.windowsAround(step.at()));
-                assertEquals(whole.expected(), Vector.text(usage.decide(rules, ask), rules), "step " + place);
+                assertEquals(whole.expected(), Vector.text(usage.decide(rules, request), rules), "step " + place);
             }
             place++;
         }
@@ -100,7 +100,7 @@ class PrimitivesTest {
                 now += lives.random.nextLong(pause);
                 Verb verb = lives.random.nextBoolean() ? Verb.CHECK : Verb.AT_MOST;
                 long cost = lives.random.nextInt(10) == 0 ? lives.upTo(Numbers.COST_MAX) : lives.upTo(3);
-                Answer answer = usage.decide(rules, new Usage.Ask(verb, cost, Numbers.NO_WAIT_GIVEN, null, now, rules.windowsAround(now)));
+                Answer answer = usage.decide(rules, new Usage.KernelRequest(verb, cost, Numbers.NO_WAIT_GIVEN, null, now, rules.windowsAround(now)));
                 if (answer.allowed()) {
                     passed.add(new Passed(now, answer.granted()));
                     largest = Math.max(largest, answer.granted());
@@ -135,7 +135,7 @@ class PrimitivesTest {
             Rules.calendarWindow("r", 10, new Calendar(Limit.Every.DAY, Calendar.zoneOf("UTC"), "UTC"))));
         long day = NOW - NOW % (24 * HOUR_US);
         Usage usage = new Usage();
-        usage.putDown(rules, new long[] {10}, day + 23 * HOUR_US);
+        usage.setUsed(rules, new long[] {10}, day + 23 * HOUR_US);
         assertFalse(passes(usage, rules, 1, day + 24 * HOUR_US - 1));
         assertTrue(passes(usage, rules, 10, day + 24 * HOUR_US), "what Redis reported of yesterday does not count today");
         // What passed here counts for the longest day, which has 25 hours, and a tenth of it at most.
@@ -144,7 +144,7 @@ class PrimitivesTest {
     }
 
     private static boolean passes(Usage usage, RuleSet rules, long cost, long now) {
-        return usage.decide(rules, new Usage.Ask(Verb.CHECK, cost, Numbers.NO_WAIT_GIVEN, null, now, rules.windowsAround(now))).allowed();
+        return usage.decide(rules, new Usage.KernelRequest(Verb.CHECK, cost, Numbers.NO_WAIT_GIVEN, null, now, rules.windowsAround(now))).allowed();
     }
 
     @Test
@@ -159,7 +159,7 @@ class PrimitivesTest {
     private static long waitUnder(Rule before, Rule later) {
         Usage usage = new Usage();
         RuleSet first = new RuleSet(Carry.USAGE, List.of(before));
-        Usage.Ask reserve = new Usage.Ask(Verb.RESERVE, 1, Numbers.SPAN_MAX_US, null, NOW, new long[1][]);
+        Usage.KernelRequest reserve = new Usage.KernelRequest(Verb.RESERVE, 1, Numbers.SPAN_MAX_US, null, NOW, new long[1][]);
         for (int each = 0; each < 5; each++) {
             assertTrue(usage.decide(first, reserve).allowed());
         }

@@ -73,12 +73,12 @@ class RecordTest {
         assertEquals(record.get("life_ms"), rules.lifeMs());
         int place = 0;
         for (Object each : (List<?>) record.get("each")) {
-            Map<?, ?> says = (Map<?, ?>) each;
+            Map<?, ?> expected = (Map<?, ?>) each;
             Rule rule = rules.rules().get(place++);
-            assertEquals(says.get("name"), rule.name());
-            assertEquals(says.get("limit"), rule.limit());
-            assertEquals(says.containsKey("window_us") ? says.get("window_us") : 0L, rule.windowUs());
-            Object zone = says.get("calendar") instanceof Map<?, ?> calendar ? calendar.get("zone") : null;
+            assertEquals(expected.get("name"), rule.name());
+            assertEquals(expected.get("limit"), rule.limit());
+            assertEquals(expected.containsKey("window_us") ? expected.get("window_us") : 0L, rule.windowUs());
+            Object zone = expected.get("calendar") instanceof Map<?, ?> calendar ? calendar.get("zone") : null;
             assertEquals(zone, rule.hasCalendar() ? rule.calendar().zoneName() : null);
         }
         assertEquals(place, rules.rules().size());
@@ -169,12 +169,12 @@ class RecordTest {
 
     @Test
     void what_becomes_of_requests_over_the_limit_is_that_of_the_record() {
-        assertEquals(Over.REJECT, read("p", Records.of("reject")).over());
-        assertEquals(Over.SHADOW, read("p", Records.of("shadow")).over());
-        assertEquals(new Over(null, 900_000), read("p", Records.of("queue")).over());
-        assertEquals(new Overflow.Response(203, Map.of("x-a", "b"), "later"), read("p", Records.of("degrade")).over().result());
-        assertEquals(new Overflow.Tag("queue"), read("p", Records.of("jobs-degrade")).over().result());
-        assertEquals(new Overflow.Divert("jobs"), read("p", Records.of("divert")).over().result());
+        assertEquals(OverflowAction.REJECT, read("p", Records.of("reject")).overflow());
+        assertEquals(OverflowAction.SHADOW, read("p", Records.of("shadow")).overflow());
+        assertEquals(new OverflowAction(null, 900_000), read("p", Records.of("queue")).overflow());
+        assertEquals(new Overflow.Response(203, Map.of("x-a", "b"), "later"), read("p", Records.of("degrade")).overflow().result());
+        assertEquals(new Overflow.Tag("queue"), read("p", Records.of("jobs-degrade")).overflow().result());
+        assertEquals(new Overflow.Divert("jobs"), read("p", Records.of("divert")).overflow().result());
     }
 
     @Test

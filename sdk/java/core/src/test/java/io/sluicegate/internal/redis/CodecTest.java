@@ -75,16 +75,16 @@ class CodecTest {
     void what_is_left_is_below_0_where_more_than_the_limit_is_in_use() {
         byte[] bytes = new byte[27];
         System.arraycopy(left(-2950), 0, bytes, 13, 7);
-        Result.Decided said = (Result.Decided) Result.read(bytes, ORDERS, Verb.CHECK, false);
-        assertEquals(0, said.answer().remaining());
-        assertArrayEquals(new long[] {ORDERS.rules().get(0).limit() + 2950}, said.inUse());
+        Result.Decided decided = (Result.Decided) Result.read(bytes, ORDERS, Verb.CHECK, false);
+        assertEquals(0, decided.answer().remaining());
+        assertArrayEquals(new long[] {ORDERS.rules().get(0).limit() + 2950}, decided.inUse());
         RuleSet two = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("day", 50, 1, false), Rules.fixedWindow("log", 9, 1, false)));
         bytes = Arrays.copyOf(bytes, 27 + 14);
         System.arraycopy(left(-2950), 0, bytes, 27, 7);
         System.arraycopy(left(-(1L << 53)), 0, bytes, 34, 7);
-        said = (Result.Decided) Result.read(bytes, two, Verb.CHECK, false);
-        assertEquals(0, said.answer().remaining());
-        assertArrayEquals(new long[] {3000, 9 + (1L << 53)}, said.inUse());
+        decided = (Result.Decided) Result.read(bytes, two, Verb.CHECK, false);
+        assertEquals(0, decided.answer().remaining());
+        assertArrayEquals(new long[] {3000, 9 + (1L << 53)}, decided.inUse());
     }
 
     private static byte[] left(long permits) {
@@ -106,12 +106,12 @@ class CodecTest {
         bytes[34] = 3;
         bytes[41] = 7;
         bytes[46] = 1;
-        Result.Decided said = (Result.Decided) Result.read(bytes, two, Verb.CHECK, true);
-        assertArrayEquals(new long[] {900, 47}, said.inUse());
-        assertArrayEquals(new long[] {7, 256}, said.charged());
-        said = (Result.Decided) Result.read(Arrays.copyOf(bytes, 41), two, Verb.CHECK, false);
-        assertArrayEquals(new long[] {900, 47}, said.inUse());
-        assertArrayEquals(new long[0], said.charged());
+        Result.Decided decided = (Result.Decided) Result.read(bytes, two, Verb.CHECK, true);
+        assertArrayEquals(new long[] {900, 47}, decided.inUse());
+        assertArrayEquals(new long[] {7, 256}, decided.charged());
+        decided = (Result.Decided) Result.read(Arrays.copyOf(bytes, 41), two, Verb.CHECK, false);
+        assertArrayEquals(new long[] {900, 47}, decided.inUse());
+        assertArrayEquals(new long[0], decided.charged());
         for (int length : new int[] {27, 35, 40, 42, 48, 50}) {
             assertInstanceOf(Result.ThisKey.class, Result.read(Arrays.copyOf(bytes, length), two, Verb.CHECK, false));
             assertInstanceOf(Result.ThisKey.class, Result.read(Arrays.copyOf(bytes, length), two, Verb.CHECK, true));
