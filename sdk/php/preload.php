@@ -12,14 +12,14 @@ declare(strict_types=1);
     require_once is_file($own) ? $own : dirname(__DIR__, 2) . '/autoload.php';
     $used = [
         'Gate', 'Limiter', 'Decision', 'Mode', 'Verb', 'Ranges', 'SystemClock', 'PsrClock', 'Overflow',
-        'OverflowKind', 'OnStoreFailure', 'Log', 'Memory\Apcu', 'Redis\PhpRedis', 'Redis\Store', 'Redis\Question',
+        'OverflowKind', 'OnStoreFailure', 'Log', 'Memory\Apcu', 'Redis\PhpRedis', 'Redis\Store', 'Redis\StoreRequest',
         'Redis\Request', 'Redis\Reply', 'Redis\Answer', 'Redis\ErrorReply', 'Redis\Keys', 'Redis\Script',
-        'Redis\SealedRules', 'Redis\StoreFailure', 'Redis\ConnectionFailure', 'Redis\WhoseTime', 'Rules\Fnv',
+        'Redis\SealedRules', 'Redis\StoreFailure', 'Redis\ConnectionFailure', 'Redis\TimeSource', 'Rules\Fnv',
         'Direct\PolicyDecider', 'Direct\DirectDecider', 'Direct\Options', 'Direct\Budget', 'Direct\Breaker',
-        'Direct\Denials', 'Direct\Known', 'Direct\Accounts', 'Direct\Account', 'Direct\Share',
+        'Direct\Denials', 'Direct\UsageCache', 'Direct\Accounts', 'Direct\Account', 'Direct\Share',
         'Policy\Policies', 'Policy\Policy',
         'Policy\Version', 'Rules\RuleSet', 'Rules\Rule', 'Rules\Carry', 'Rules\Calendar', 'Kernel\Kernel',
-        'Kernel\Ask', 'Kernel\Outcome', 'Kernel\Num', 'Kernel\Level', 'Kernel\Window', 'Kernel\Concurrency',
+        'Kernel\KernelRequest', 'Kernel\Outcome', 'Kernel\Num', 'Kernel\Level', 'Kernel\Window', 'Kernel\Concurrency',
         'Http\Headers', 'Http\Refusal', 'Http\Key', 'Http\RequestFacts', 'Http\Address',
         'FallbackResponse',
     ];

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 use Sluicegate\Exception\SluicegateException;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 
 /**
  * Decides the requests of limiters: in Redis, by a server, or in this process.
@@ -22,7 +22,7 @@ abstract class Decider
      * @param string $key empty: the shared budget
      * @throws SluicegateException if there is no decision
      */
-    abstract public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision;
+    abstract public function decide(string $policy, ?Limit $limit, string $key, KernelRequest $request): Decision;
 
     /**
      * Returns the attributes of a request that form the keys of a policy; null if they are unknown.
@@ -43,7 +43,7 @@ abstract class Decider
     public function require(array $policies): void
     {
         foreach ($policies as $policy) {
-            $this->decide($policy, null, '', new Ask(Verb::Peek));
+            $this->decide($policy, null, '', new KernelRequest(Verb::Peek));
         }
     }
 

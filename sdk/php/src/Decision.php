@@ -8,7 +8,7 @@ use Sluicegate\Exception\LimitExceeded;
 use Sluicegate\Kernel\Outcome;
 
 /**
- * The answer to a question about a budget. A refusal is an answer, too. Times are in µs, at most 2^53 - 1.
+ * The answer to a request about a budget. A refusal is an answer, too. Times are in µs, at most 2^53 - 1.
  */
 final readonly class Decision
 {

@@ -80,7 +80,7 @@ class Gate
      *   number that servers publish (`store.nodes`), else 1. Programs are not counted: unless one of the two is set,
      *   each admits the whole limit while Redis is away. A process with a memory of its own counts as a host: each
      *   worker of RoadRunner, and of Swoole without APCu
-     * @param int $deadlineMs the longest time that one question to Redis takes, 1 to 10,000 ms
+     * @param int $deadlineMs the longest time that one request to Redis takes, 1 to 10,000 ms
      * @param int $maxHoldMs the longest time that `overflow: queue` holds a request (and this process) back,
      *   0 to 31,622,400,000 ms
      * @param int $accountsMax the most keys that are decided without Redis at a time, 1 to 1,000,000; each takes about
@@ -231,7 +231,7 @@ class Gate
      * breaker is open, and the first payment without an answer is the last. The other debts are paid beside later
      * decisions.
      *
-     * @param float|null $seconds the longest time that it pays; 0: without waiting, as under FPM. The last question to
+     * @param float|null $seconds the longest time that it pays; 0: without waiting, as under FPM. The last request to
      *   Redis may exceed it by the deadline
      */
     public function close(?float $seconds = null): void

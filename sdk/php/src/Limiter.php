@@ -6,7 +6,7 @@ namespace Sluicegate;
 
 use Sluicegate\Exception\LimitExceeded;
 use Sluicegate\Exception\SluicegateException;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 
 /**
  * The budgets of a policy, or of a limit that is made in code.
@@ -51,9 +51,9 @@ final class Limiter
      *
      * @param int $maxWaitUs 0 to 2^53 - 1, which means any wait
      */
-    public function reserve(?string $key, int $cost = 1, int $maxWaitUs = Ask::MAX_WAIT_US): Decision
+    public function reserve(?string $key, int $cost = 1, int $maxWaitUs = KernelRequest::MAX_WAIT_US): Decision
     {
-        Ranges::number('max_wait', $maxWaitUs, 0, Ask::MAX_WAIT_US, ' us');
+        Ranges::number('max_wait', $maxWaitUs, 0, KernelRequest::MAX_WAIT_US, ' us');
         return $this->decide(Verb::Reserve, $key, $cost, $maxWaitUs);
     }
 
@@ -123,11 +123,11 @@ final class Limiter
         if ($id !== null) {
             Ranges::id($id);
         }
-        $ask = new Ask($verb, $cost, $maxWaitUs, $id ?? '');
+        $request = new KernelRequest($verb, $cost, $maxWaitUs, $id ?? '');
         if ($this->observer === null) {
-            return $this->decider->decide($this->name, $this->limit, $key ?? '', $ask);
+            return $this->decider->decide($this->name, $this->limit, $key ?? '', $request);
         }
         return $this->observer->watch($this->name, $verb->text(), fn (): Decision =>
-            $this->decider->decide($this->name, $this->limit, $key ?? '', $ask));
+            $this->decider->decide($this->name, $this->limit, $key ?? '', $request));
     }
 }

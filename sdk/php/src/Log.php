@@ -22,12 +22,12 @@ final class Log
     private const EVERY_S = 60;
 
     /**
-     * @param Memory|Markers $notes what was logged, by all processes that share it
+     * @param Memory|Markers $logged what was logged, by all processes that share it
      * @param bool $outlivesMemory whether it remembers more than the memory of a gate, which ends with each request
      */
     public function __construct(
         private readonly LoggerInterface $logger,
-        private readonly Memory|Markers $notes,
+        private readonly Memory|Markers $logged,
         public readonly bool $outlivesMemory = false,
     ) {
     }
@@ -40,12 +40,12 @@ final class Log
      */
     public static function of(LoggerInterface $logger, ?Memory $memory, string $about): self
     {
-        $notes = $memory ?? match (true) {
+        $logged = $memory ?? match (true) {
             Apcu::isAvailable() => new Apcu("sg:$about:"),
             PHP_SAPI === 'cli' => new ProcessMemory(),
             default => new Markers($about),
         };
-        return new self($logger, $notes, $memory === null);
+        return new self($logger, $logged, $memory === null);
     }
 
     /**
@@ -62,10 +62,10 @@ final class Log
         bool $ends = false,
         ?Throwable $exception = null,
     ): void {
-        if ($ends && $this->notes->get("trouble:$subject") === null) {
-            $this->notes->set("trouble:$subject", 1, 0);
+        if ($ends && $this->logged->get("trouble:$subject") === null) {
+            $this->logged->set("trouble:$subject", 1, 0);
         }
-        if ($this->notes->add("said:$subject/$word", 1, self::EVERY_S)) {
+        if ($this->logged->add("said:$subject/$word", 1, self::EVERY_S)) {
             $this->write('warning', $text, $exception === null ? [] : ['exception' => $exception]);
         }
     }
@@ -73,11 +73,11 @@ final class Log
     /** Logs a notice that all is well with a subject again, if there was a warning; once a minute at most. */
     public function isOver(string $subject, string $text): void
     {
-        if ($this->notes->get("trouble:$subject") === null) {
+        if ($this->logged->get("trouble:$subject") === null) {
             return;
         }
-        $this->notes->delete("trouble:$subject");
-        if ($this->notes->add("over:$subject", 1, self::EVERY_S)) {
+        $this->logged->delete("trouble:$subject");
+        if ($this->logged->add("over:$subject", 1, self::EVERY_S)) {
             $this->write('notice', $text, []);
         }
     }

@@ -30,22 +30,22 @@ final class Observer
     }
 
     /**
-     * Calls `$ask`, then the function of the program, and returns the result of `$ask`.
+     * Calls `$call`, then the function of the program, and returns the result of `$call`.
      *
      * @template T of Decision|Settlement|Explanation
-     * @param callable(): T $ask
+     * @param callable(): T $call
      * @return T
-     * @throws SluicegateException as `$ask` does
+     * @throws SluicegateException as `$call` does
      */
-    public function watch(string $policy, string $verb, callable $ask): mixed
+    public function watch(string $policy, string $verb, callable $call): mixed
     {
         if ($this->observe === null) {
-            return $ask();
+            return $call();
         }
         $begin = hrtime(true);
         [$result, $decision, $error] = [null, null, null];
         try {
-            $result = $ask();
+            $result = $call();
             $decision = $result instanceof Decision ? $result : $result->decision;
         } catch (SluicegateException $e) {
             $error = $e;
@@ -55,7 +55,7 @@ final class Observer
             ($this->observe)($observation);
         } catch (Throwable $e) {
             // The permits are taken: the caller must hear of them.
-            $what = $e::class . ': ' . SluicegateException::cut($e->getMessage());
+            $what = $e::class . ': ' . SluicegateException::truncate($e->getMessage());
             $this->log?->trouble('observer', "the observer throws $what", exception: $e);
         }
         return $error === null ? $result : throw $error;

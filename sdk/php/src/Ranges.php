@@ -6,7 +6,7 @@ namespace Sluicegate;
 
 use InvalidArgumentException;
 use Sluicegate\Exception\InvalidRequest;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 
 /**
  * Checks the arguments of callers. All functions but `isName` throw an `InvalidRequest` if one is out of range.
@@ -23,8 +23,8 @@ final class Ranges
     public static function key(?string $key): void
     {
         if ($key === '') {
-            $why = 'is empty, expected 1..=1024 bytes; omit it for the shared budget';
-            throw new InvalidRequest('key_empty', "key: $why");
+            $problem = 'is empty, expected 1..=1024 bytes; omit it for the shared budget';
+            throw new InvalidRequest('key_empty', "key: $problem");
         }
         if ($key !== null && strlen($key) > 1024) {
             throw new InvalidRequest('key_length', 'key: `' . strlen($key) . '` bytes are outside 1..=1024');
@@ -51,8 +51,8 @@ final class Ranges
     public static function app(string $app): void
     {
         if ($app !== '' && !self::isName($app)) {
-            $why = "`$app` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`";
-            throw new InvalidRequest('app_name', "app: $why");
+            $problem = "`$app` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`";
+            throw new InvalidRequest('app_name', "app: $problem");
         }
     }
 
@@ -64,10 +64,10 @@ final class Ranges
     /** @param int $cost 1 to 2^31 */
     public static function cost(int $cost): void
     {
-        self::number('cost', $cost, 1, Ask::COST_MAX);
+        self::number('cost', $cost, 1, KernelRequest::COST_MAX);
     }
 
-    /** @param int $ms the longest time of a question to Redis or a server, 1 to 10,000 */
+    /** @param int $ms the longest time of a request to Redis or a server, 1 to 10,000 */
     public static function deadline(int $ms): void
     {
         self::number('deadline', $ms, 1, 10_000, ' ms');

@@ -21,7 +21,7 @@ use Sluicegate\Redis\Predis;
 use Sluicegate\Redis\Runner;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Gates;
-use Sluicegate\Tests\Support\Heard;
+use Sluicegate\Tests\Support\RecordingLogger;
 use Sluicegate\Tests\Support\RedisServer;
 
 /**
@@ -61,8 +61,8 @@ final class BusyTest extends TestCase
             usleep(intdiv($leftUs, 2) + 500);
             throw new ConnectionFailure('read error', true);
         });
-        $heard = new Heard();
-        $limit = Gates::direct($runner, memory: $memory, deadlineMs: self::DEADLINE_MS, logger: $heard)
+        $logger = new RecordingLogger();
+        $limit = Gates::direct($runner, memory: $memory, deadlineMs: self::DEADLINE_MS, logger: $logger)
             ->limit('l', Limit::slidingLog(9, '1h'));
         $decision = $limit->check('a');
         self::assertSame([Mode::Shed, false, 100_000], [$decision->mode, $decision->allowed, $decision->retryAfterUs]);
@@ -73,8 +73,8 @@ final class BusyTest extends TestCase
             self::assertSame('perhaps_charged', $e->errorName);
         }
         self::assertNull((new Breaker($memory))->failing());
-        self::assertStringContainsString('is busy; requests are shed: read error', $heard->said[0]);
-        self::assertCount(1, $heard->said);
+        self::assertStringContainsString('is busy; requests are shed: read error', $logger->lines[0]);
+        self::assertCount(1, $logger->lines);
         // One whose own connection is silent three times on end does not wait for others for ever.
         self::assertSame(Mode::Local, $limit->check('a')->mode);
     }
@@ -113,9 +113,9 @@ final class BusyTest extends TestCase
     public function testRepliesOfOtherNodesOfAClusterSayNothing(): void
     {
         $memory = new ProcessMemory();
-        $asked = '';
-        $runner = new class ($memory, $asked) implements Runner, Nodes {
-            public function __construct(private readonly Memory $memory, private string &$asked)
+        $node = '';
+        $runner = new class ($memory, $node) implements Runner, Nodes {
+            public function __construct(private readonly Memory $memory, private string &$node)
             {
             }
 
@@ -133,16 +133,16 @@ final class BusyTest extends TestCase
                 return 'cluster@10.0.0.1:6379';
             }
 
-            public function asked(): string
+            public function lastNode(): string
             {
-                return $this->asked;
+                return $this->node;
             }
         };
         $mode = static fn (): Mode => Gates::direct($runner, memory: $memory, deadlineMs: self::DEADLINE_MS)
             ->limit('l', Limit::slidingLog(9, '1h'))->check('a')->mode;
-        $asked = '10.0.0.1:6379';
+        $node = '10.0.0.1:6379';
         self::assertSame(Mode::Shed, $mode());
-        $asked = '10.0.0.2:6379';
+        $node = '10.0.0.2:6379';
         self::assertSame(Mode::Local, $mode());
     }
 
@@ -156,13 +156,13 @@ final class BusyTest extends TestCase
         ];
         foreach ($clients as $cluster) {
             $cluster->run('a', ['GET', 'a'], 10_000_000);
-            self::assertStringEndsWith($at, $cluster->asked());
+            self::assertStringEndsWith($at, $cluster->lastNode());
             $redis->signal(SIGSTOP);
             try {
                 $cluster->run('a', ['GET', 'a'], 20_000);
                 self::fail('no exception');
             } catch (ConnectionFailure) {
-                self::assertStringEndsWith($at, $cluster->asked());
+                self::assertStringEndsWith($at, $cluster->lastNode());
             }
             $redis->signal(SIGCONT);
         }

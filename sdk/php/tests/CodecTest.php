@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Limit;
 use Sluicegate\Redis\ErrorReply;
 use Sluicegate\Redis\FailureKind;
@@ -14,7 +14,7 @@ use Sluicegate\Redis\Reply;
 use Sluicegate\Redis\Request;
 use Sluicegate\Redis\SealedRules;
 use Sluicegate\Redis\StoreFailure;
-use Sluicegate\Redis\WhoseTime;
+use Sluicegate\Redis\TimeSource;
 use Sluicegate\Rules\Fnv;
 use Sluicegate\Verb;
 
@@ -53,8 +53,8 @@ final class CodecTest extends TestCase
             bin2hex($rules->blob),
         );
         self::assertSame('sg:rules:amVe8lwjHh50SFePmz7I3w:9e5667e13a88', $rules->key);
-        $ask = new Ask(Verb::Check);
-        self::assertSame('010001000000', bin2hex(Request::encode($ask, WhoseTime::Server, 0, [null])));
+        $ask = new KernelRequest(Verb::Check);
+        self::assertSame('010001000000', bin2hex(Request::encode($ask, TimeSource::Server, 0, [null])));
     }
 
     public function testKeysAreThoseOfThePage(): void

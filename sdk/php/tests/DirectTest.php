@@ -447,9 +447,9 @@ final class DirectTest extends TestCase
         $allow = $gate->limit('allow', Limit::slidingLog(20, '1h')->onStoreFailure(OnStoreFailure::Allow));
         self::assertSame(Mode::Allow, $allow->check('a', 7)->mode);
         // The breaker is open: requests do not wait for Redis.
-        $asked = $runner->asked;
+        $calls = $runner->calls;
         $limiter->check('b');
-        self::assertSame($asked, $runner->asked);
+        self::assertSame($calls, $runner->calls);
         $redis->start();
         $this->clock->advance(0.35);
         $back = $limiter->peek('b');
@@ -549,7 +549,7 @@ final class DirectTest extends TestCase
             self::assertLessThan(2000, (hrtime(true) - $begin) / 1e6);
         }
         // Five until the breaker opens; by the clock of the test no time passes, so there is no probe.
-        self::assertSame(5, $runner->asked);
+        self::assertSame(5, $runner->calls);
         $redis->signal(SIGCONT);
         Patience::until(function () use ($limiter): bool {
             $this->clock->advance(0.35);

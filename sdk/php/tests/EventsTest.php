@@ -14,7 +14,7 @@ use Sluicegate\Remote\HttpGate;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
-use Sluicegate\Tests\Support\Heard;
+use Sluicegate\Tests\Support\RecordingLogger;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Server;
@@ -27,9 +27,9 @@ final class EventsTest extends TestCase
     public function testAnObserverHearsOfEachRequest(): void
     {
         $redis = RedisServer::shared();
-        $heard = [];
-        $gate = Gates::direct($redis->port, observer: static function (Observation $of) use (&$heard): void {
-            $heard[] = $of;
+        $observations = [];
+        $gate = Gates::direct($redis->port, observer: static function (Observation $of) use (&$observations): void {
+            $observations[] = $of;
         });
         $mail = $gate->limit('mail', Limit::slidingLog(1, '1h'));
         $mail->check('a-secret-key');
@@ -48,22 +48,22 @@ final class EventsTest extends TestCase
                 ],
                 array_map(static fn (Observation $of): array => [
                     $of->policy, $of->verb, $of->result(), $of->mode(),
-                ], $heard),
+                ], $observations),
             );
             // The error has a label of its own.
-            self::assertSame(['', 'unsupported_verb'], [$heard[3]->errorName(), $heard[4]->errorName()]);
+            self::assertSame(['', 'unsupported_verb'], [$observations[3]->errorName(), $observations[4]->errorName()]);
         }
-        self::assertGreaterThan(0, $heard[0]->tookUs);
-        self::assertSame(0, $heard[1]->decision?->remaining);
+        self::assertGreaterThan(0, $observations[0]->tookUs);
+        self::assertSame(0, $observations[1]->decision?->remaining);
         self::assertStringNotContainsString('secret', serialize(array_map(
             static fn (Observation $of): array => [$of->policy, $of->verb, $of->decision],
-            $heard,
+            $observations,
         )));
     }
 
     public function testAnObserverThatFailsChangesNoDecision(): void
     {
-        $logger = new Heard();
+        $logger = new RecordingLogger();
         $fails = static fn (Observation $of) => throw new \Error("no label for $of->policy");
         $mail = Gates::direct(RedisServer::shared()->port, logger: $logger, observer: $fails)
             ->limit('mail', Limit::slidingLog(1, '1h'));
@@ -74,7 +74,7 @@ final class EventsTest extends TestCase
         } catch (InvalidRequest $e) {
             self::assertSame('unsupported_verb', $e->errorName);
         }
-        self::assertSame(['warning sluicegate: the observer throws Error: no label for mail'], $logger->said);
+        self::assertSame(['warning sluicegate: the observer throws Error: no label for mail'], $logger->lines);
         $server = Gates::remote('http://127.0.0.1:1', observer: $fails);
         $this->expectException(StoreUnavailable::class);
         $server->policy('p')->check('a');
@@ -84,15 +84,15 @@ final class EventsTest extends TestCase
     {
         Server::require();
         $server = new Server([['name' => 'llm', 'rules' => [['token_bucket' => ['rate' => '9/d', 'burst' => 9]]]]]);
-        $heard = [];
-        $tell = static function (Observation $of) use (&$heard): void {
-            $heard[] = "$of->policy $of->verb {$of->result()} {$of->mode()}";
+        $observations = [];
+        $observe = static function (Observation $of) use (&$observations): void {
+            $observations[] = "$of->policy $of->verb {$of->result()} {$of->mode()}";
         };
         foreach (['http', 'resp'] as $way) {
             $gate = Gate::remote(
                 "$way://" . $server->address($way),
                 timeoutMs: Gates::DEADLINE_MS,
-                observer: $tell,
+                observer: $observe,
             );
             $gate->policy('llm')->check('k', 5);
             if ($gate instanceof HttpGate) {
@@ -103,13 +103,13 @@ final class EventsTest extends TestCase
         self::assertSame([
             'llm check allowed store', 'llm settle allowed store', 'llm explain allowed store',
             'llm check allowed store',
-        ], $heard);
+        ], $observations);
     }
 
     public function testALoggerHearsOnceWhenRedisGoesAndComes(): void
     {
         $redis = new RedisServer();
-        $logger = new Heard();
+        $logger = new RecordingLogger();
         $clock = new ManualClock();
         $gate = Gates::direct($redis->port, clock: $clock, logger: $logger);
         $mail = $gate->limit('mail', Limit::slidingLog(100, '1h'));
@@ -125,21 +125,21 @@ final class EventsTest extends TestCase
             $clock->advance(2);
         }
         // The second time is within the same minute.
-        self::assertCount(2, $logger->said);
+        self::assertCount(2, $logger->lines);
         $address = "Redis at 127.0.0.1:$redis->port";
         self::assertMatchesRegularExpression(
             "/^warning sluicegate: $address does not answer: .+; on_store_failure of each policy decides, "
                 . "`local` by this host's share$/",
-            $logger->said[0],
+            $logger->lines[0],
         );
-        self::assertSame("notice sluicegate: $address decides again", $logger->said[1]);
+        self::assertSame("notice sluicegate: $address decides again", $logger->lines[1]);
     }
 
     public function testALoggerHearsOnceAMinuteOfAPolicyThatCannotBeRead(): void
     {
         $redis = RedisServer::shared();
         Published::in($redis->client(), 1, ['name' => 'odd', 'blob' => '?'] + Fixture::record('plain'));
-        $logger = new Heard();
+        $logger = new RecordingLogger();
         $clock = new ManualClock();
         $gate = Gates::direct($redis->port, clock: $clock, logger: $logger);
         for ($number = 0; $number < 5; $number++) {
@@ -149,8 +149,8 @@ final class EventsTest extends TestCase
                 $clock->advance(11.1);
             }
         }
-        self::assertCount(1, $logger->said);
-        self::assertStringContainsString('policy: `odd` cannot be read: ', $logger->said[0]);
-        self::assertStringNotContainsString('secret', $logger->said[0]);
+        self::assertCount(1, $logger->lines);
+        self::assertStringContainsString('policy: `odd` cannot be read: ', $logger->lines[0]);
+        self::assertStringNotContainsString('secret', $logger->lines[0]);
     }
 }

@@ -38,14 +38,14 @@ final class ExamplesTest extends TestCase
     public function testTheExamplesLog(): void
     {
         $port = RedisServer::freePort();
-        $said = (string) shell_exec(sprintf(
+        $output = (string) shell_exec(sprintf(
             'REDIS_PORT=%d %s -d error_log= -d error_reporting=-1 -d display_errors=1 %s bob 2>&1',
             $port,
             PHP_BINARY,
             escapeshellarg(self::DIR . '/plain.php'),
         ));
-        self::assertStringContainsString("warning sluicegate: Redis at 127.0.0.1:$port does not answer: ", $said);
-        self::assertStringContainsString("sent, 2 left\n", $said);
+        self::assertStringContainsString("warning sluicegate: Redis at 127.0.0.1:$port does not answer: ", $output);
+        self::assertStringContainsString("sent, 2 left\n", $output);
         foreach (['plain', 'psr15', 'fpm'] as $example) {
             $code = (string) file_get_contents(self::DIR . "/$example.php");
             self::assertStringContainsString("logger: require __DIR__ . '/logger.php',", $code);

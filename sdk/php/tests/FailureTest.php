@@ -85,10 +85,10 @@ final class FailureTest extends TestCase
         foreach ($life->steps as $number => $step) {
             $clock->setTo($step->at_us);
             $runner->isAway = $step->redis === 'away';
-            $runner->asked = 0;
+            $runner->calls = 0;
             $answer = self::answer($gate, $step);
             self::assertEquals((array) $step->expect, $answer, "step $number: " . json_encode($step));
-            self::assertSame($step->asked, $runner->asked, "step $number: " . json_encode($step));
+            self::assertSame($step->asked, $runner->calls, "step $number: " . json_encode($step));
         }
     }
 
@@ -144,12 +144,12 @@ final class FailureTest extends TestCase
         ));
     }
 
-    /** @return Runner&object{isAway: bool, asked: int} */
+    /** @return Runner&object{isAway: bool, calls: int} */
     private static function runner(int $port): Runner
     {
         return new class (Gates::runner($port)) implements Runner {
             public bool $isAway = false;
-            public int $asked = 0;
+            public int $calls = 0;
 
             public function __construct(private readonly PhpRedis $redis)
             {
@@ -157,7 +157,7 @@ final class FailureTest extends TestCase
 
             public function run(string $key, array $command, int $leftUs): mixed
             {
-                $this->asked += $command[0] === 'EVALSHA' ? 1 : 0;
+                $this->calls += $command[0] === 'EVALSHA' ? 1 : 0;
                 return $this->isAway
                     ? throw new ConnectionFailure('away', false)
                     : $this->redis->run($key, $command, $leftUs);

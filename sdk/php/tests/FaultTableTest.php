@@ -23,7 +23,7 @@ use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Drip;
 use Sluicegate\Tests\Support\FixedRunner;
 use Sluicegate\Tests\Support\Gates;
-use Sluicegate\Tests\Support\Heard;
+use Sluicegate\Tests\Support\RecordingLogger;
 use Sluicegate\Tests\Support\HttpServer;
 use Sluicegate\Tests\Support\Patience;
 use Sluicegate\Tests\Support\Proxy;
@@ -42,7 +42,7 @@ final class FaultTableTest extends TestCase
 
     private RedisServer $redis;
     private ManualClock $clock;
-    private Heard $heard;
+    private RecordingLogger $logger;
     /** @var list<Observation> */
     private array $seen = [];
 
@@ -50,7 +50,7 @@ final class FaultTableTest extends TestCase
     {
         RedisServer::require();
         $this->clock = new ManualClock();
-        $this->heard = new Heard();
+        $this->logger = new RecordingLogger();
     }
 
     /**
@@ -121,7 +121,7 @@ final class FaultTableTest extends TestCase
         $gate = $this->gate(PhpRedis::connect('127.0.0.1', $proxy->port), 50);
         $orders = $gate->policy('orders');
         $this->untilStore($gate);
-        $this->heard->said = [];
+        $this->logger->lines = [];
         $break($this->redis, $proxy);
         // The answer, and the metric. On a busy machine some calls are shed before.
         $decision = Patience::until(static function () use ($orders, $mode): ?Decision {
@@ -132,19 +132,19 @@ final class FaultTableTest extends TestCase
         self::assertSame(['allowed', $mode, ''], $this->metric());
         // The log: a line for each cause. A connection that is cut may be a cause of its own, before the error.
         $address = preg_quote("Redis at 127.0.0.1:$proxy->port");
-        self::assertNotEmpty($this->heard->said);
-        self::assertLessThanOrEqual(4, count($this->heard->said));
+        self::assertNotEmpty($this->logger->lines);
+        self::assertLessThanOrEqual(4, count($this->logger->lines));
         self::assertMatchesRegularExpression("/^warning sluicegate: $address $line; on_store_failure of each policy "
-            . "decides, `local` by this host's share$/m", implode("\n", $this->heard->said));
+            . "decides, `local` by this host's share$/m", implode("\n", $this->logger->lines));
         // The health.
         $health = $gate->health();
         self::assertSame([$status, "127.0.0.1:$proxy->port"], [$health->status, $health->address], $health->cause);
         self::assertStringContainsString($cause, $health->cause);
-        self::assertStringNotContainsString('s3cret', $health->cause . implode('', $this->heard->said));
+        self::assertStringNotContainsString('s3cret', $health->cause . implode('', $this->logger->lines));
         // The end.
         $mend($this->redis, $proxy);
         $this->untilStore($gate);
-        self::assertContains("notice sluicegate: Redis at 127.0.0.1:$proxy->port decides again", $this->heard->said);
+        self::assertContains("notice sluicegate: Redis at 127.0.0.1:$proxy->port decides again", $this->logger->lines);
         Patience::until(static fn (): bool => $gate->health()->isUp(), 'its health is good again');
         self::assertSame(['allowed', 'store', ''], $this->metric());
     }
@@ -260,10 +260,10 @@ final class FaultTableTest extends TestCase
             }
         }
         self::assertSame(['error', '', 'not_charged'], $this->metric());
-        self::assertCount(1, $this->heard->said);
+        self::assertCount(1, $this->logger->lines);
         self::assertMatchesRegularExpression(
             "~^warning sluicegate: policies: $where; none is held, so requests that need a policy get no decision$~",
-            $this->heard->said[0],
+            $this->logger->lines[0],
         );
         $health = $gate->health('orders');
         self::assertSame([HealthStatus::Down, $address], [$health->status, $health->address]);
@@ -271,15 +271,15 @@ final class FaultTableTest extends TestCase
         // The share of this host decides a limit in code, and the mode reports it.
         self::assertSame('local', $gate->limit('mail', Limit::slidingLog(9, '1h'))->check('a')->mode->value);
         $what = str_starts_with($cause, 'answers') ? 'does not decide' : 'does not answer';
-        self::assertStringContainsString("Redis at $address $what: ", $this->heard->said[1]);
-        self::assertStringNotContainsString('s3cret', implode('', $this->heard->said) . $health->cause);
+        self::assertStringContainsString("Redis at $address $what: ", $this->logger->lines[1]);
+        self::assertStringNotContainsString('s3cret', implode('', $this->logger->lines) . $health->cause);
     }
 
     public function testAReplyThatIsNotOfTheScriptIsAnAnswer(): void
     {
         $gate = $this->gate(new FixedRunner(7));
         self::assertSame('local', $gate->limit('mail', Limit::slidingLog(9, '1h'))->check('a')->mode->value);
-        self::assertStringContainsString(' does not decide: not a reply of the script; ', $this->heard->said[0]);
+        self::assertStringContainsString(' does not decide: not a reply of the script; ', $this->logger->lines[0]);
     }
 
     public function testWhereNothingIsPublished(): void
@@ -301,7 +301,7 @@ final class FaultTableTest extends TestCase
         self::assertSame(['error', '', 'nothing_published'], $this->metric());
         self::assertSame([
             "warning sluicegate: policies: $what; none is held, so requests that need a policy get no decision",
-        ], $this->heard->said);
+        ], $this->logger->lines);
         self::assertEquals([HealthStatus::Down, $what], [$gate->health()->status, $gate->health()->cause]);
         // A program that needs no policy is well.
         $code = $this->gate(Gates::runner($this->redis->port));
@@ -313,7 +313,7 @@ final class FaultTableTest extends TestCase
         $this->untilStore($gate);
         self::assertTrue($gate->health()->isUp());
         $again = "notice sluicegate: policies are read again from the Redis at 127.0.0.1:{$this->redis->port}";
-        self::assertContains($again, $this->heard->said);
+        self::assertContains($again, $this->logger->lines);
     }
 
     public function testARedisThatComesBackEmptyKeepsThePoliciesInForce(): void
@@ -327,7 +327,7 @@ final class FaultTableTest extends TestCase
         self::assertSame([99, 'store'], [
             ($decision = $gate->policy('orders')->check('a'))->remaining, $decision->mode->value,
         ]);
-        self::assertStringEndsWith('; policies that are held stay in force', $this->heard->said[0]);
+        self::assertStringEndsWith('; policies that are held stay in force', $this->logger->lines[0]);
         self::assertSame(HealthStatus::Degraded, $gate->health()->status);
         // One that is not held is not unknown.
         try {
@@ -367,7 +367,7 @@ final class FaultTableTest extends TestCase
         $where = "in the Redis at 127.0.0.1:{$this->redis->port}";
         self::assertSame(
             ["warning sluicegate: policy `orders` is not published $where; requests get no decision"],
-            $this->heard->said,
+            $this->logger->lines,
         );
         self::assertSame(49, $gate->policy('purchases')->check('a')->remaining);
         // What is used no more is no fault; what is required is.
@@ -397,7 +397,7 @@ final class FaultTableTest extends TestCase
         }
         self::assertSame(['error', '', 'app_missing'], $this->metric());
         $what = 'policy `orders` is not available to a caller without an app';
-        self::assertSame(["warning sluicegate: app: $what; requests get no decision"], $this->heard->said);
+        self::assertSame(["warning sluicegate: app: $what; requests get no decision"], $this->logger->lines);
         $this->expectExceptionMessage('policy `orders` is not available');
         $gate->require('orders');
     }
@@ -417,9 +417,9 @@ final class FaultTableTest extends TestCase
             }
         }
         self::assertSame(['error', '', 'unreadable_policy'], $this->metric());
-        self::assertCount(1, $this->heard->said);
-        self::assertStringStartsWith('warning sluicegate: policy: `odd` cannot be read: ', $this->heard->said[0]);
-        self::assertStringEndsWith('; requests under it get no decision', $this->heard->said[0]);
+        self::assertCount(1, $this->logger->lines);
+        self::assertStringStartsWith('warning sluicegate: policy: `odd` cannot be read: ', $this->logger->lines[0]);
+        self::assertStringEndsWith('; requests under it get no decision', $this->logger->lines[0]);
         self::assertSame(HealthStatus::Degraded, $gate->health()->status);
         self::assertStringStartsWith('policy: `odd` cannot be read: ', $gate->health()->cause);
         Published::in($this->redis->client(), 2, self::ORDERS, ['name' => 'odd'] + self::ORDERS);
@@ -468,7 +468,7 @@ final class FaultTableTest extends TestCase
     public function testAFaultOfAServer(callable $at, string $error, string $cause): void
     {
         $url = $at($this);
-        $gate = Gate::remote($url, token: 's3cret', timeoutMs: 300, observer: $this->observer(), logger: $this->heard);
+        $gate = Gate::remote($url, token: 's3cret', timeoutMs: 300, observer: $this->observer(), logger: $this->logger);
         for ($number = 0; $number < 3; $number++) {
             try {
                 $gate->policy('orders')->check('a');
@@ -479,15 +479,15 @@ final class FaultTableTest extends TestCase
             }
         }
         self::assertSame(['error', '', $error], $this->metric());
-        self::assertCount(1, $this->heard->said);
+        self::assertCount(1, $this->logger->lines);
         self::assertMatchesRegularExpression(
             "~^warning sluicegate: the server at $url gives no decision: .*$cause.*; requests get none$~",
-            $this->heard->said[0],
+            $this->logger->lines[0],
         );
         $health = $gate->health();
         self::assertSame([HealthStatus::Down, $url], [$health->status, $health->address]);
         self::assertNotSame('', $health->cause);
-        self::assertStringNotContainsString('s3cret', implode('', $this->heard->said) . $health->cause);
+        self::assertStringNotContainsString('s3cret', implode('', $this->logger->lines) . $health->cause);
     }
 
     /** @return iterable<string, array{string}> */
@@ -502,7 +502,7 @@ final class FaultTableTest extends TestCase
     {
         Server::require();
         $port = RedisServer::freePort();
-        $gate = Gates::remote("$wire://127.0.0.1:$port", observer: $this->observer(), logger: $this->heard);
+        $gate = Gates::remote("$wire://127.0.0.1:$port", observer: $this->observer(), logger: $this->logger);
         try {
             $gate->policy('orders')->check('a');
             self::fail('no exception');
@@ -515,7 +515,7 @@ final class FaultTableTest extends TestCase
         self::assertSame(99, $gate->policy('orders')->check('a')->remaining);
         self::assertSame(['allowed', 'store', ''], $this->metric());
         $again = "notice sluicegate: the server at $wire://127.0.0.1:$port decides again";
-        self::assertSame($again, $this->heard->said[1]);
+        self::assertSame($again, $this->logger->lines[1]);
         self::assertTrue($gate->health()->isUp());
         self::assertTrue($gate->health('orders')->isUp());
         self::assertSame(HealthStatus::Down, $gate->health('none')->status);
@@ -525,7 +525,7 @@ final class FaultTableTest extends TestCase
             self::fail('no exception');
         } catch (SluicegateException $e) {
             self::assertSame('unknown_policy', $e->errorName);
-            self::assertStringContainsString('has no policy `none` for this program', end($this->heard->said));
+            self::assertStringContainsString('has no policy `none` for this program', end($this->logger->lines));
         }
         unset($server);
     }
@@ -541,7 +541,7 @@ final class FaultTableTest extends TestCase
         ]);
         $url = "$wire://" . $server->address($wire);
         foreach (['a-wrong-token-s3cret', null] as $token) {
-            $gate = Gates::remote($url, token: $token, observer: $this->observer(), logger: $this->heard);
+            $gate = Gates::remote($url, token: $token, observer: $this->observer(), logger: $this->logger);
             for ($number = 0; $number < 2; $number++) {
                 try {
                     $gate->policy('orders')->check('a');
@@ -558,8 +558,8 @@ final class FaultTableTest extends TestCase
             self::assertStringNotContainsString('s3cret', $health->cause);
         }
         // Over RESP there are two causes: the login fails, or there is none.
-        self::assertCount($wire === 'http' ? 1 : 2, $this->heard->said, implode("\n", $this->heard->said));
-        foreach ($this->heard->said as $line) {
+        self::assertCount($wire === 'http' ? 1 : 2, $this->logger->lines, implode("\n", $this->logger->lines));
+        foreach ($this->logger->lines as $line) {
             self::assertStringStartsWith("warning sluicegate: the server at $url gives no decision: ", $line);
             self::assertStringNotContainsString('s3cret', $line);
         }
@@ -575,7 +575,7 @@ final class FaultTableTest extends TestCase
             $redis,
             deadlineMs: $deadlineMs,
             clock: $this->clock,
-            logger: $this->heard,
+            logger: $this->logger,
             observer: $this->observer(),
         );
     }

@@ -167,21 +167,21 @@ final class FaultsTest extends TestCase
             $gate = $number === self::PROCESSES ? Gates::remote($url) : Gates::direct($redis->port);
             $limiter = $gate->policy('hot');
             $begin = hrtime(true);
-            [$passed, $asked, $last] = [0, 0, $begin];
+            [$passed, $calls, $last] = [0, 0, $begin];
             while ($last < $ends) {
                 $decision = $limiter->check('a');
                 $passed += $decision->allowed ? 1 : 0;
-                $asked++;
+                $calls++;
                 $decision->allowed || usleep((int) min($decision->retryAfterUs, 5_000));
                 $last = hrtime(true);
             }
-            return [$passed, $begin, $last, $asked];
+            return [$passed, $begin, $last, $calls];
         });
         $results = $processes->results();
         $span = (self::timeOf($client) - $before) / 1e6;
         $passed = array_sum(array_column($results, 0));
-        $asked = (max(array_column($results, 2)) - min(array_column($results, 1))) / 1e9;
-        $used = $passed / ($burst + $rate * $asked);
+        $seconds = (max(array_column($results, 2)) - min(array_column($results, 1))) / 1e9;
+        $used = $passed / ($burst + $rate * $seconds);
         self::say(sprintf('hot key: %d passed of %.0f, %.1f %%', $passed, $burst + $rate * $span, 100 * $used));
         self::assertGreaterThan(0, $results[self::PROCESSES][3], 'the server was not asked');
         self::assertLessThanOrEqual($burst + $rate * $span, $passed);
@@ -226,7 +226,7 @@ final class FaultsTest extends TestCase
         self::assertLessThan(1.6, $took());
         proc_close($continues);
         $left = Gates::direct($redis->port)->limit('close', Limit::fixedWindow(200, '1d', fromFirst: true))->peek('a');
-        // Five questions before the breaker opened had no answer, and may have been charged beside.
+        // Five requests before the breaker opened had no answer, and may have been charged beside.
         self::assertLessThanOrEqual(190 - $passed, $left->remaining);
         self::assertGreaterThanOrEqual(185 - $passed, $left->remaining);
         self::assertLessThan(0.04, $took(), 'nothing is owed');
@@ -290,7 +290,7 @@ final class FaultsTest extends TestCase
         }
         $client = $redis->client();
         $client->config('SET', 'maxmemory', '1');
-        $asked = $runner->asked;
+        $calls = $runner->calls;
         for ($number = 1; $number <= 10; $number++) {
             $decision = $limiter(OnStoreFailure::Allow)->check('a');
             self::assertSame([true, Mode::Allow], [$decision->allowed, $decision->mode]);
@@ -300,7 +300,7 @@ final class FaultsTest extends TestCase
             self::assertSame([true, Mode::Local], [$decision->allowed, $decision->mode]);
         }
         // It can charge nothing, so the breaker opened: Redis was not asked each time.
-        self::assertLessThan(30, $runner->asked - $asked);
+        self::assertLessThan(30, $runner->calls - $calls);
         $client->config('SET', 'maxmemory', '0');
         $any = $limiter(OnStoreFailure::Deny);
         Patience::until(static fn (): bool => $any->peek('b')->mode === Mode::Store, 'Redis decides again');

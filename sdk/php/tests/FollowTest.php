@@ -14,7 +14,7 @@ use Sluicegate\Policy\Policy;
 use Sluicegate\Redis\Runner;
 use Sluicegate\Redis\SealedRules;
 use Sluicegate\Redis\Store;
-use Sluicegate\Redis\WhoseTime;
+use Sluicegate\Redis\TimeSource;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
@@ -78,10 +78,10 @@ final class FollowTest extends TestCase
         $policies = new Policies($store, $memory, new ManualClock(), null);
         self::put($redis, ['#format' => '1', '#revision' => '4']);
         $policies->look();
-        self::assertSame([WhoseTime::Server, null], [$policies->whoseTime(), $policies->nodes()]);
+        self::assertSame([TimeSource::Server, null], [$policies->timeSource(), $policies->nodes()]);
         self::put($redis, ['#format' => '1', '#revision' => '4', '#clock' => 'client', '#nodes' => '3']);
         $policies->look();
-        self::assertSame([WhoseTime::Caller, 3], [$policies->whoseTime(), $policies->nodes()]);
+        self::assertSame([TimeSource::Caller, 3], [$policies->timeSource(), $policies->nodes()]);
     }
 
     public function testAPolicyIsFoundWhileAnotherProcessLooksForIt(): void
@@ -170,12 +170,12 @@ final class FollowTest extends TestCase
         ];
         Published::in($redis->client(), 2, $version(2, 5));
         $first = Gates::direct($redis->port)->policy('p');
-        self::assertSame([5, 4], [($said = $first->check('a'))->limit, $said->remaining]);
+        self::assertSame([5, 4], [($decision = $first->check('a'))->limit, $decision->remaining]);
         // A program that starts later, with a clock that is ahead, and still finds the version before.
         Published::in($redis->client(), 1, $version(1, 9));
         $late = Gates::direct($redis->port, clock: new ManualClock(4_000_000_000_000_000))->policy('p');
-        self::assertSame([5, 3], [($said = $late->check('a'))->limit, $said->remaining]);
-        self::assertSame([5, 2], [($said = $first->check('a'))->limit, $said->remaining]);
+        self::assertSame([5, 3], [($decision = $late->check('a'))->limit, $decision->remaining]);
+        self::assertSame([5, 2], [($decision = $first->check('a'))->limit, $decision->remaining]);
     }
 
     /** @return iterable<string, array{int, mixed, int, mixed, int}> */

@@ -404,7 +404,7 @@ final class HttpTest extends TestCase
     {
         $clock = new ManualClock();
         $gate = InMemoryGate::with($clock, Fixture::text());
-        $ask = fn (string $policy, string $ip = '192.0.2.1', array $headers = [], ?callable $fallback = null) =>
+        $send = fn (string $policy, string $ip = '192.0.2.1', array $headers = [], ?callable $fallback = null) =>
             (new RateLimitMiddleware(
                 $gate->policy($policy),
                 Key::ofPolicy(),
@@ -414,24 +414,24 @@ final class HttpTest extends TestCase
                 new ServerRequest('GET', '/', $headers, null, '1.1', ['REMOTE_ADDR' => $ip]),
                 $this->handler(),
             );
-        $ok = $ask('plain');
+        $ok = $send('plain');
         self::assertSame([200, '"tries";q=1;w=60', '"tries";r=0;t=66'], [
             $ok->getStatusCode(), $ok->getHeaderLine('RateLimit-Policy'), $ok->getHeaderLine('RateLimit'),
         ]);
         $clock->advance(10.5);
-        $refused = $ask('plain', headers: ['X-Forwarded-For' => '203.0.113.1']);
+        $refused = $send('plain', headers: ['X-Forwarded-For' => '203.0.113.1']);
         self::assertSame([429, '56', 'application/problem+json'], [
             $refused->getStatusCode(), $refused->getHeaderLine('Retry-After'), $refused->getHeaderLine('Content-Type'),
         ]);
         self::assertSame(['tries'], json_decode((string) $refused->getBody(), true)['violated-policies']);
-        self::assertSame(200, $ask('plain', '192.0.2.2')->getStatusCode());
+        self::assertSame(200, $send('plain', '192.0.2.2')->getStatusCode());
         foreach (['seen' => 200, 'old' => 203, 'other' => 429] as $policy => $status) {
-            $ask($policy);
-            self::assertSame($status, $ask($policy)->getStatusCode(), $policy);
+            $send($policy);
+            self::assertSame($status, $send($policy)->getStatusCode(), $policy);
         }
         $divert = static fn (Decision $d): ResponseInterface =>
             new Response(302, ['Location' => $d->overflow?->target]);
-        self::assertSame(302, $ask('other', fallback: $divert)->getStatusCode());
+        self::assertSame(302, $send('other', fallback: $divert)->getStatusCode());
     }
 
     public function testWithoutRedisTheMiddlewareAnswersAsThePolicySays(): void

@@ -36,8 +36,8 @@ final class LaterVersionsTest extends TestCase
         $command = [PHP_BINARY, ...$options, __DIR__ . '/Support/later.php', $framework];
         $process = proc_open($command, [['file', '/dev/null', 'r'], ['pipe', 'w'], ['pipe', 'w']], $pipes)
             ?: throw new \RuntimeException('php');
-        [$said, $errors] = [(string) stream_get_contents($pipes[1]), stream_get_contents($pipes[2])];
+        [$output, $errors] = [(string) stream_get_contents($pipes[1]), stream_get_contents($pipes[2])];
         self::assertSame([0, ''], [proc_close($process), $errors]);
-        self::assertSame($expected, json_decode($said, true));
+        self::assertSame($expected, json_decode($output, true));
     }
 }

@@ -18,7 +18,7 @@ use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Redis\PhpRedisCluster;
 use Sluicegate\Secrets;
-use Sluicegate\Tests\Support\Heard;
+use Sluicegate\Tests\Support\RecordingLogger;
 
 /**
  * A line a minute for each cause, with and without memory that requests share.
@@ -57,24 +57,24 @@ final class LogTest extends TestCase
      */
     public function testEachCauseHasOneLineAMinuteAndOneWhenItIsOver(callable $notes): void
     {
-        $heard = new Heard();
+        $logger = new RecordingLogger();
         for ($request = 0; $request < 100; $request++) {
-            $log = new Log($heard, $notes());
+            $log = new Log($logger, $notes());
             $log->isOver('other', 'never');
             $log->trouble('redis', 'gone', '', true);
             $log->trouble('redis', 'full', 'OOM', true);
             $log->trouble('policy:p', 'missing');
         }
         for ($request = 0; $request < 3; $request++) {
-            (new Log($heard, $notes()))->isOver('redis', 'back');
+            (new Log($logger, $notes()))->isOver('redis', 'back');
         }
         // It goes and comes within the same minute.
-        (new Log($heard, $notes()))->trouble('redis', 'gone', '', true);
-        (new Log($heard, $notes()))->isOver('redis', 'back');
+        (new Log($logger, $notes()))->trouble('redis', 'gone', '', true);
+        (new Log($logger, $notes()))->isOver('redis', 'back');
         self::assertSame([
             'warning sluicegate: gone', 'warning sluicegate: full', 'warning sluicegate: missing',
             'notice sluicegate: back',
-        ], $heard->said);
+        ], $logger->lines);
     }
 
     public function testALoggerThatFailsCostsNoDecision(): void
@@ -133,11 +133,11 @@ final class LogTest extends TestCase
     public function testWhereNoMarkerCanBeSetFewAreLogged(): void
     {
         $markers = new Markers('h:1', '/nonexistent');
-        $said = 0;
+        $logged = 0;
         for ($number = 0; $number < 2000; $number++) {
-            $said += $markers->add('said:a', 1, 60) ? 1 : 0;
+            $logged += $markers->add('said:a', 1, 60) ? 1 : 0;
         }
-        self::assertLessThan(100, $said);
+        self::assertLessThan(100, $logged);
     }
 
     public function testPasswordsAreNotShown(): void

@@ -57,17 +57,17 @@ final class MiddlewareTest extends TestCase
 
     /**
      * @dataProvider frameworks
-     * @param callable(Gate, string, string, array<string, string>): Answer $ask
+     * @param callable(Gate, string, string, array<string, string>): Answer $get
      */
-    public function testAllAnswerTheSame(callable $ask): void
+    public function testAllAnswerTheSame(callable $get): void
     {
         $gate = InMemoryGate::with(new ManualClock(), Fixture::text());
-        $first = $ask($gate, 'plain', self::PEER, []);
+        $first = $get($gate, 'plain', self::PEER, []);
         self::assertSame([200, 'ok', '"tries";q=1;w=60', '"tries";r=0;t=66', null], [
             $first['status'], $first['body'], $first['headers']['ratelimit-policy'], $first['headers']['ratelimit'],
             $first['headers']['retry-after'] ?? null,
         ]);
-        $refused = $ask($gate, 'plain', self::PEER, []);
+        $refused = $get($gate, 'plain', self::PEER, []);
         self::assertSame([429, 'application/problem+json', '66', '"tries";r=0;t=66'], [
             $refused['status'], $refused['headers']['content-type'], $refused['headers']['retry-after'],
             $refused['headers']['ratelimit'],
@@ -80,41 +80,41 @@ final class MiddlewareTest extends TestCase
             'violated-policies' => ['tries'],
         ], json_decode($refused['body'], true));
         // Who is no proxy that is trusted says nothing about its address.
-        $spoofed = $ask($gate, 'plain', self::PEER, ['X-Forwarded-For' => '203.0.113.9']);
+        $spoofed = $get($gate, 'plain', self::PEER, ['X-Forwarded-For' => '203.0.113.9']);
         self::assertSame(429, $spoofed['status']);
-        $proxied = $ask($gate, 'plain', self::PROXY, ['X-Forwarded-For' => '198.51.100.7, ' . self::PEER]);
+        $proxied = $get($gate, 'plain', self::PROXY, ['X-Forwarded-For' => '198.51.100.7, ' . self::PEER]);
         self::assertSame(429, $proxied['status']);
-        self::assertSame(200, $ask($gate, 'plain', self::PROXY, ['X-Forwarded-For' => '203.0.113.9'])['status']);
+        self::assertSame(200, $get($gate, 'plain', self::PROXY, ['X-Forwarded-For' => '203.0.113.9'])['status']);
         // An address of IPv6 counts by its first 64 bits.
-        self::assertSame(200, $ask($gate, 'plain', '2001:db8::1', [])['status']);
-        self::assertSame(429, $ask($gate, 'plain', '2001:db8::ffff:2', [])['status']);
+        self::assertSame(200, $get($gate, 'plain', '2001:db8::1', [])['status']);
+        self::assertSame(429, $get($gate, 'plain', '2001:db8::ffff:2', [])['status']);
         $overs = ['seen' => [200, 'ok'], 'old' => [203, 'cached'], 'tagged' => [429], 'other' => [429]];
         foreach ($overs as $name => $over) {
-            self::assertSame(200, $ask($gate, $name, self::PEER, [])['status'], $name);
-            $answer = $ask($gate, $name, self::PEER, []);
+            self::assertSame(200, $get($gate, $name, self::PEER, [])['status'], $name);
+            $answer = $get($gate, $name, self::PEER, []);
             self::assertSame($over, array_slice([$answer['status'], $answer['body']], 0, count($over)), $name);
             self::assertSame('"tries";r=0;t=66', $answer['headers']['ratelimit'], $name);
         }
-        self::assertSame('cache', $ask($gate, 'old', self::PEER, [])['headers']['x-from']);
+        self::assertSame('cache', $get($gate, 'old', self::PEER, [])['headers']['x-from']);
     }
 
     /**
      * @dataProvider frameworks
-     * @param callable(Gate, string, string, array<string, string>): Answer $ask
+     * @param callable(Gate, string, string, array<string, string>): Answer $get
      */
-    public function testWithoutRedisAPolicyThatDeniesIsReducedCapacity(callable $ask): void
+    public function testWithoutRedisAPolicyThatDeniesIsReducedCapacity(callable $get): void
     {
         RedisServer::require();
         $redis = new RedisServer();
         Published::in($redis->client(), 1, Fixture::record('deny'));
         $gate = Gates::direct($redis->port);
-        self::assertSame(200, $ask($gate, 'deny', self::PEER, [])['status']);
+        self::assertSame(200, $get($gate, 'deny', self::PEER, [])['status']);
         $redis->stop();
         $odd = new HttpServer(__DIR__ . '/Support/odd.php', ['STATUS' => '502', 'BODY' => 'bad gateway']);
         $unavailable = [
             // The policy says it; of this one nothing is known; and here a balancer answers for the server.
-            'deny' => $ask($gate, 'deny', '192.0.2.2', []), 'none' => $ask($gate, 'none', self::PEER, []),
-            'odd' => $ask(Gates::remote($odd->url), 'deny', self::PEER, []),
+            'deny' => $get($gate, 'deny', '192.0.2.2', []), 'none' => $get($gate, 'none', self::PEER, []),
+            'odd' => $get(Gates::remote($odd->url), 'deny', self::PEER, []),
         ];
         foreach ($unavailable as $name => $answer) {
             self::assertSame([503, 'application/problem+json', '1'], [
@@ -131,11 +131,11 @@ final class MiddlewareTest extends TestCase
 
     /**
      * @dataProvider frameworks
-     * @param callable(Gate, string, string, array<string, string>): Answer $ask
+     * @param callable(Gate, string, string, array<string, string>): Answer $get
      */
-    public function testWhereNothingIsPublishedIsReducedCapacityAndNamesNoPolicy(callable $ask): void
+    public function testWhereNothingIsPublishedIsReducedCapacityAndNamesNoPolicy(callable $get): void
     {
-        $answer = $ask(Gates::direct(RedisServer::shared()->port), 'orders', self::PEER, []);
+        $answer = $get(Gates::direct(RedisServer::shared()->port), 'orders', self::PEER, []);
         self::assertSame([503, 'application/problem+json', '1'], [
             $answer['status'], $answer['headers']['content-type'], $answer['headers']['retry-after'],
         ]);
@@ -154,20 +154,20 @@ final class MiddlewareTest extends TestCase
 
     /**
      * @dataProvider frameworks
-     * @param callable(Gate, string, string, array<string, string>): Answer $ask
+     * @param callable(Gate, string, string, array<string, string>): Answer $get
      */
-    public function testARequestWithoutAnAddressIsABadRequest(callable $ask): void
+    public function testARequestWithoutAnAddressIsABadRequest(callable $get): void
     {
         $gate = InMemoryGate::with(new ManualClock(), Fixture::text());
-        $answer = $ask($gate, 'plain', '', []);
+        $answer = $get($gate, 'plain', '', []);
         self::assertSame([400, 'application/problem+json'], [$answer['status'], $answer['headers']['content-type']]);
         self::assertStringContainsString('remote_ip: the request has none', $answer['body']);
         // Ports behind the addresses of a proxy do not make clients one.
         foreach (['198.18.0.1:401', '198.18.0.2:402', '[2001:db8:1::1]:403'] as $address) {
-            $proxied = $ask($gate, 'plain', self::PROXY, ['X-Forwarded-For' => $address]);
+            $proxied = $get($gate, 'plain', self::PROXY, ['X-Forwarded-For' => $address]);
             self::assertSame(200, $proxied['status'], $address);
         }
-        self::assertSame(429, $ask($gate, 'plain', self::PROXY, ['X-Forwarded-For' => '198.18.0.1:999'])['status']);
+        self::assertSame(429, $get($gate, 'plain', self::PROXY, ['X-Forwarded-For' => '198.18.0.1:999'])['status']);
     }
 
     /**

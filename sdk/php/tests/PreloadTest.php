@@ -34,8 +34,8 @@ final class PreloadTest extends TestCase
         ];
         $out = [['file', '/dev/null', 'r'], ['pipe', 'w'], ['pipe', 'w']];
         $process = proc_open($command, $out, $pipes) ?: throw new \RuntimeException('php');
-        [$said, $errors] = [stream_get_contents($pipes[1]), stream_get_contents($pipes[2])];
+        [$output, $errors] = [stream_get_contents($pipes[1]), stream_get_contents($pipes[2])];
         proc_close($process);
-        self::assertSame(['4', ''], [$said, $errors]);
+        self::assertSame(['4', ''], [$output, $errors]);
     }
 }

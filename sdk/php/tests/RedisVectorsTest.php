@@ -15,7 +15,7 @@ use Sluicegate\Redis\Request;
 use Sluicegate\Redis\Runner;
 use Sluicegate\Redis\Script;
 use Sluicegate\Redis\SealedRules;
-use Sluicegate\Redis\WhoseTime;
+use Sluicegate\Redis\TimeSource;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Vectors;
 
@@ -77,18 +77,18 @@ final class RedisVectorsTest extends TestCase
                 $rules = SealedRules::ofPolicy('vector', $set, 1_800_000_000_000 + $number);
                 continue;
             }
-            $ask = Vectors::ask($step);
+            $kernelRequest = Vectors::request($step);
             $windows = $step['windows'] ?? [];
-            if ($ask === null) {
+            if ($kernelRequest === null) {
                 self::assertSame(['error' => 'range'], $step['expect']);
                 continue;
             }
             $reply = null;
             foreach ($before === null ? [''] : ['', "\1" . $before->blob] as $of) {
-                $request = Request::encode($ask, WhoseTime::Given, $step['at_us'], $windows, $of);
+                $request = Request::encode($kernelRequest, TimeSource::Given, $step['at_us'], $windows, $of);
                 $bytes = $runner->run($key, ['EVALSHA', Script::SHA1, 1, $key, $rules->blob, $request], 1_000_000);
                 self::assertIsString($bytes);
-                $isSupported = $rules->set->kernel()->supports($ask->verb);
+                $isSupported = $rules->set->kernel()->supports($kernelRequest->verb);
                 $reply = Reply::decode($bytes, count($rules->set->rules), isSupported: $isSupported);
                 if ($reply?->kind !== Reply::UNKNOWN_RULES) {
                     break;

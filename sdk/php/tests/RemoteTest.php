@@ -438,9 +438,9 @@ final class RemoteTest extends TestCase
 
     public function testAnErrorOfAServerSaysWhetherTheRequestWasCharged(): void
     {
-        $check = static function (string $of, string $charged, callable $ask): void {
+        $check = static function (string $of, string $charged, callable $call): void {
             try {
-                $ask();
+                $call();
             } catch (SluicegateException $e) {
                 self::assertSame($charged, $e->charged()->value, $of);
                 $isDoubt = ['not_charged' => false, 'perhaps_charged' => true][$e->errorName] ?? $charged !== 'no';

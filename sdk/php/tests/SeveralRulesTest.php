@@ -7,7 +7,7 @@ namespace Sluicegate\Tests;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Direct\Account;
 use Sluicegate\Direct\Budget;
-use Sluicegate\Direct\Known;
+use Sluicegate\Direct\UsageCache;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 use Sluicegate\Limiter;
@@ -149,29 +149,29 @@ final class SeveralRulesTest extends TestCase
     public function testOfEachRuleItIsKnownWhenItWasLastSaidToHaveMoreInUse(): void
     {
         $budget = self::budget(self::quota(100, '1/h', 50));
-        $known = new Known(new ProcessMemory());
-        $say = static function (int $burst, int $day, float $after) use ($known, $budget): array {
+        $usage = new UsageCache(new ProcessMemory());
+        $report = static function (int $burst, int $day, float $after) use ($usage, $budget): array {
             $now = self::NOW + (int) (1e6 * $after);
             $outcome = new Outcome(true, 0, 1, 0, 0, 50 - $burst, 0);
-            $known->note($budget, new Answer($outcome, 50, [$burst, $day], []), $now);
+            $usage->record($budget, new Answer($outcome, 50, [$burst, $day], []), $now);
             $set = $budget->rules->set;
-            return $set->kernel()->used($known->states($budget, $now), $now);
+            return $set->kernel()->used($usage->states($budget, $now), $now);
         };
-        self::assertSame([10, 60], $say(10, 60, 0));
-        self::assertSame([11, 60], $say(11, 59, 1.5), 'an older answer takes nothing back of the day');
-        self::assertSame([11, 59], $say(10, 59, 2), 'of the day two seconds have passed, of the bucket half a one');
-        self::assertSame([10, 59], $say(10, 59, 3.5));
-        self::assertSame([12, 59], $say(12, 59, 3.6));
-        self::assertSame([12, 59], $say(10, 59, 3.0), 'a request that read the clock earlier is an older one, too');
+        self::assertSame([10, 60], $report(10, 60, 0));
+        self::assertSame([11, 60], $report(11, 59, 1.5), 'an older answer takes nothing back of the day');
+        self::assertSame([11, 59], $report(10, 59, 2), 'of the day two seconds have passed, of the bucket half a one');
+        self::assertSame([10, 59], $report(10, 59, 3.5));
+        self::assertSame([12, 59], $report(12, 59, 3.6));
+        self::assertSame([12, 59], $report(10, 59, 3.0), 'a request that read the clock earlier is an older one, too');
     }
 
     public function testLaterRulesTakeOverWhatIsKnown(): void
     {
-        $known = new Known(new ProcessMemory());
+        $usage = new UsageCache(new ProcessMemory());
         $answer = new Answer(new Outcome(true, 0, 1, 0, 0, 40, 0), 50, [10, 60], []);
-        $known->note(self::budget(self::quota(100, '1/h', 50)), $answer, self::NOW);
+        $usage->record(self::budget(self::quota(100, '1/h', 50)), $answer, self::NOW);
         $later = self::budget(self::quota(90, '1/h', 40));
-        self::assertSame([10, 60], $later->rules->set->kernel()->used($known->states($later, self::NOW), self::NOW));
+        self::assertSame([10, 60], $later->rules->set->kernel()->used($usage->states($later, self::NOW), self::NOW));
     }
 
     public function testACalendarIsKnownAlsoIfItsRulesWereReadWithoutItBefore(): void
@@ -197,10 +197,10 @@ final class SeveralRulesTest extends TestCase
         $month = ['name' => 'p', 'rules' => [['fixed_window' => ['limit' => 9, 'calendar' => 'month']]]];
         $answer = new Answer(new Outcome(true, 0, 1, 0, 0, 5, 0), 9, [4], []);
         $budget = self::budget($month);
-        (new Known($memory))->note($budget, $answer, self::NOW);
+        (new UsageCache($memory))->record($budget, $answer, self::NOW);
         self::assertGreaterThanOrEqual(31 * 86_400, $kept['known'][1]);
         self::assertContains($budget->rules->set->bytes, $kept['known'][0], 'later rules take its usage over');
-        (new Known($memory))->note(self::budget(self::quota(100, '20/s', 6)), $answer, self::NOW);
+        (new UsageCache($memory))->record(self::budget(self::quota(100, '20/s', 6)), $answer, self::NOW);
         self::assertSame(86_401, $kept['known'][1]);
     }
 
@@ -234,8 +234,8 @@ final class SeveralRulesTest extends TestCase
     }
 
     /**
-     * Usage of 3,000 of 4,000 a day is there when the limit is lowered to 50 for an hour, by an override. Two programs see the
-     * key in that hour only, one of them by rules of a later version, and the hour ends while Redis is away.
+     * Usage of 3,000 of 4,000 a day is there when the limit is lowered to 50 for an hour, by an override. Two programs
+     * see the key in that hour only, one of them by rules of a later version, and the hour ends while Redis is away.
      *
      * @dataProvider lowered
      * @param list<array<string, mixed>> $rules

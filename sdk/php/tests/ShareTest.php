@@ -10,9 +10,9 @@ use Sluicegate\Direct\Accounts;
 use Sluicegate\Direct\Breaker;
 use Sluicegate\Direct\Budget;
 use Sluicegate\Direct\Denials;
-use Sluicegate\Direct\Known;
+use Sluicegate\Direct\UsageCache;
 use Sluicegate\Direct\Share;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 use Sluicegate\Memory\Apcu;
@@ -52,10 +52,10 @@ final class ShareTest extends TestCase
     public function testTheExampleOfTheLocalShare(Memory $memory): void
     {
         $budget = self::budget(Limit::tokenBucket('100/s', burst: 50));
-        $known = new Known($memory);
-        $known->note($budget, self::answer(true, 10, 50), self::NOW);
+        $usage = new UsageCache($memory);
+        $usage->record($budget, self::answer(true, 10, 50), self::NOW);
         $accounts = new Accounts($memory, 10);
-        $share = new Share($accounts, $known);
+        $share = new Share($accounts, $usage);
         $rows = [
             [0, 1, true, 1, 0, 440_000, 1],
             [0, 1, true, 0, 0, 480_000, 2],
@@ -66,7 +66,7 @@ final class ShareTest extends TestCase
         ];
         foreach ($rows as $number => [$after, $cost, $allowed, $remaining, $retry, $reset, $owed]) {
             $now = self::NOW + $after;
-            $d = $share->decide($budget, new Ask(Verb::Check, $cost), $now, 4);
+            $d = $share->decide($budget, new KernelRequest(Verb::Check, $cost), $now, 4);
             self::assertSame(
                 [$allowed, 12, $remaining, $retry, $reset],
                 [$d->allowed, $d->limit, $d->remaining, $d->retryAfterUs, $d->resetAfterUs],
@@ -76,9 +76,9 @@ final class ShareTest extends TestCase
                 self::assertSame([$owed], $account->owed($now), "row $number");
             });
         }
-        $atMost = $share->decide($budget, new Ask(Verb::AtMost, 9), self::NOW + 110_000, 4);
+        $atMost = $share->decide($budget, new KernelRequest(Verb::AtMost, 9), self::NOW + 110_000, 4);
         self::assertSame([true, 2, 0], [$atMost->allowed, $atMost->granted, $atMost->remaining]);
-        $none = $share->decide($budget, new Ask(Verb::AtMost, 9), self::NOW + 120_000, 4);
+        $none = $share->decide($budget, new KernelRequest(Verb::AtMost, 9), self::NOW + 120_000, 4);
         self::assertSame([false, 0, 1_000_000], [$none->allowed, $none->granted, $none->retryAfterUs]);
     }
 
@@ -87,13 +87,13 @@ final class ShareTest extends TestCase
     {
         $budget = self::budget(Limit::tokenBucket('10/s', burst: 20));
         $denials = new Denials($memory);
-        $denials->note($budget, 1, self::NOW, self::answer(false, 0, 20, 100_000, 2_000_000));
+        $denials->record($budget, 1, self::NOW, self::answer(false, 0, 20, 100_000, 2_000_000));
         $found = $denials->find($budget, 1, self::NOW + 40_000);
         self::assertSame([60_000, 1_960_000], [$found?->outcome->retryAfterUs, $found?->outcome->resetAfterUs]);
         self::assertNull($denials->find($budget, 2, self::NOW + 40_000));
         self::assertNull($denials->find($budget, 1, self::NOW + 100_000));
         self::assertNull($denials->find($budget, 1, self::NOW - 1));
-        $denials->note($budget, 1, self::NOW, self::answer(false, 0, 20, null, 2_000_000));
+        $denials->record($budget, 1, self::NOW, self::answer(false, 0, 20, null, 2_000_000));
         self::assertNotNull($denials->find($budget, 1, self::NOW + 999_999));
         self::assertNull($denials->find($budget, 1, self::NOW + 1_000_000));
         self::assertNotNull($denials->find($budget, 1, self::NOW + 1_049_999));
@@ -129,14 +129,15 @@ final class ShareTest extends TestCase
     public function testPermitsOfTheShareAreReleasedHere(Memory $memory): void
     {
         $budget = self::budget(Limit::concurrency(4, '1m'));
-        $share = new Share(new Accounts($memory, 10), new Known($memory));
-        $one = new Ask(Verb::Acquire, 1, null, str_repeat('1', 16));
-        $two = new Ask(Verb::Acquire, 1, null, str_repeat('2', 16));
+        $share = new Share(new Accounts($memory, 10), new UsageCache($memory));
+        $one = new KernelRequest(Verb::Acquire, 1, null, str_repeat('1', 16));
+        $two = new KernelRequest(Verb::Acquire, 1, null, str_repeat('2', 16));
         self::assertTrue($share->decide($budget, $one, self::NOW, 2)->allowed);
         self::assertTrue($share->decide($budget, $two, self::NOW, 2)->allowed);
-        self::assertFalse($share->decide($budget, new Ask(Verb::Acquire, 1, null, 'x'), self::NOW, 2)->allowed);
+        $three = new KernelRequest(Verb::Acquire, 1, null, 'x');
+        self::assertFalse($share->decide($budget, $three, self::NOW, 2)->allowed);
         self::assertSame(1_000_000, $share->decide($budget, $one, self::NOW, 2)->retryAfterUs);
-        $release = new Ask(Verb::Release, 1, null, str_repeat('1', 16));
+        $release = new KernelRequest(Verb::Release, 1, null, str_repeat('1', 16));
         self::assertSame(2, $share->onPermit($budget, $release, self::NOW)?->granted);
         self::assertNull($share->onPermit($budget, $release, self::NOW));
     }
@@ -144,11 +145,12 @@ final class ShareTest extends TestCase
     /** @dataProvider memories */
     public function testWithoutAPlaceARequestIsRefused(Memory $memory): void
     {
-        $share = new Share(new Accounts($memory, 1), new Known($memory));
+        $share = new Share(new Accounts($memory, 1), new UsageCache($memory));
         $limit = Limit::slidingLog(9, '1h');
-        self::assertTrue($share->decide(self::budget($limit, 'a'), new Ask(Verb::Check), self::NOW, 1)->allowed);
-        self::assertFalse($share->decide(self::budget($limit, 'b'), new Ask(Verb::Check), self::NOW, 1)->allowed);
-        self::assertTrue($share->decide(self::budget($limit, 'a'), new Ask(Verb::Check), self::NOW, 1)->allowed);
+        $check = new KernelRequest(Verb::Check);
+        self::assertTrue($share->decide(self::budget($limit, 'a'), $check, self::NOW, 1)->allowed);
+        self::assertFalse($share->decide(self::budget($limit, 'b'), $check, self::NOW, 1)->allowed);
+        self::assertTrue($share->decide(self::budget($limit, 'a'), $check, self::NOW, 1)->allowed);
     }
 
     private static function budget(Limit $limit, string $key = 'sg:{k}'): Budget

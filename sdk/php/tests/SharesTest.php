@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Limit;
 use Sluicegate\Rules\Carry;
 use Sluicegate\Rules\Rule;
@@ -52,7 +52,7 @@ final class SharesTest extends TestCase
                 $states = $kernel->withUsed($states, [0 => $step['cost']], $now);
                 continue;
             }
-            [$outcome, $states] = $kernel->decide($states, Vectors::ask($step), $now);
+            [$outcome, $states] = $kernel->decide($states, Vectors::request($step), $now);
             self::assertEquals($step['expect'], [
                 'allowed' => $outcome->allowed,
                 'granted' => $outcome->granted,
@@ -78,9 +78,9 @@ final class SharesTest extends TestCase
             $unit = 1 << mt_rand(0, 36);
             for ($step = 0; $step < 60; $step++) {
                 $now += mt_rand(0, $unit);
-                $cost = mt_rand(0, 9) === 0 ? mt_rand(1, Ask::COST_MAX) : mt_rand(1, 3);
-                $ask = new Ask(mt_rand(0, 1) ? Verb::Check : Verb::AtMost, $cost);
-                [$outcome, $states] = $set->kernel()->decide($states, $ask, $now);
+                $cost = mt_rand(0, 9) === 0 ? mt_rand(1, KernelRequest::COST_MAX) : mt_rand(1, 3);
+                $kernelRequest = new KernelRequest(mt_rand(0, 1) ? Verb::Check : Verb::AtMost, $cost);
+                [$outcome, $states] = $set->kernel()->decide($states, $kernelRequest, $now);
                 if ($outcome->allowed) {
                     $passed[] = [$now, $outcome->granted];
                     $largest = max($largest, $outcome->granted);
@@ -118,7 +118,7 @@ final class SharesTest extends TestCase
         $hour = 3_600_000_000;
         $states = $kernel->withUsed($kernel->fresh(), [0 => 10], 23 * $hour);
         $passes = static function (int $cost, int $now) use ($kernel, &$states): bool {
-            [$outcome, $states] = $kernel->decide($states, new Ask(Verb::Check, $cost), $now);
+            [$outcome, $states] = $kernel->decide($states, new KernelRequest(Verb::Check, $cost), $now);
             return $outcome->allowed;
         };
         self::assertFalse($passes(1, 24 * $hour - 1));
@@ -137,7 +137,7 @@ final class SharesTest extends TestCase
             'a warm-up' => [$bursty, self::set(['smooth_warmup' => ['rate' => '10/s', 'warmup' => '3s']]), 500_000],
             'another one was' => [self::set(['token_bucket' => ['rate' => '5/s']]), $bursty, 0],
         ];
-        $reserve = new Ask(Verb::Reserve, 1, Ask::MAX_WAIT_US);
+        $reserve = new KernelRequest(Verb::Reserve, 1, KernelRequest::MAX_WAIT_US);
         foreach ($cases as $name => [$before, $later, $wait]) {
             $states = $before->kernel()->fresh();
             for ($each = 0; $each < 5; $each++) {

@@ -164,16 +164,16 @@ final class SymfonyBundleTest extends TestCase
         $events = new EventDispatcher();
         $events->addSubscriber($container->get('listener'));
         $kernel = new HttpKernel($events, new ControllerResolver());
-        $ask = static function (string $path, string $tenant = '0') use ($kernel): int {
+        $get = static function (string $path, string $tenant = '0') use ($kernel): int {
             $request = Request::create($path, server: ['HTTP_X_TENANT' => $tenant]);
             $request->attributes->set('_controller', static fn (): Response => new Response('ok'));
             return $kernel->handle($request)->getStatusCode();
         };
         self::assertSame([503, 200, 200, 429, 200], [
-            $ask('/api/orders'), $ask('/'), $ask('/sign-up'), $ask('/sign-up'), $ask('/sign-up', '1'),
+            $get('/api/orders'), $get('/'), $get('/sign-up'), $get('/sign-up'), $get('/sign-up', '1'),
         ]);
         // As the router reads it.
-        self::assertSame([503, 429], [$ask('/%61pi/orders'), $ask('/sign%2dup')]);
+        self::assertSame([503, 429], [$get('/%61pi/orders'), $get('/sign%2dup')]);
         // A proxy that adds the true field behind that of the client is not passed by.
         $twice = Request::create('/sign-up');
         $twice->headers->set('X-Tenant', ['forged', 'real']);
@@ -198,14 +198,14 @@ final class SymfonyBundleTest extends TestCase
         $events = new EventDispatcher();
         $events->addSubscriber($container->get('listener'));
         $kernel = new HttpKernel($events, new ControllerResolver());
-        $ask = static function (string $path, array $server = ['REMOTE_ADDR' => '']) use ($kernel): int {
+        $get = static function (string $path, array $server = ['REMOTE_ADDR' => '']) use ($kernel): int {
             $request = Request::create($path, server: $server);
             $request->attributes->set('_controller', static fn (): Response => new Response('ok'));
             return $kernel->handle($request)->getStatusCode();
         };
-        self::assertSame([400, 200, 400, 200], [$ask('/one'), $ask('/all'), $ask('/address'), $ask('/nobody')]);
-        self::assertSame(200, $ask('/one', ['HTTP_X_TENANT' => 'shop']));
-        self::assertSame(200, $ask('/address', ['REMOTE_ADDR' => '192.0.2.1']));
+        self::assertSame([400, 200, 400, 200], [$get('/one'), $get('/all'), $get('/address'), $get('/nobody')]);
+        self::assertSame(200, $get('/one', ['HTTP_X_TENANT' => 'shop']));
+        self::assertSame(200, $get('/address', ['REMOTE_ADDR' => '192.0.2.1']));
     }
 
     public function testAnObserverOfTheConfigurationSeesRequests(): void

@@ -9,7 +9,7 @@ use Sluicegate\Decision;
 use Sluicegate\Http\Headers;
 use Sluicegate\Http\Key;
 use Sluicegate\Http\Refusal;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 use Sluicegate\Policy\Policy;
@@ -17,7 +17,7 @@ use Sluicegate\Redis\Keys;
 use Sluicegate\Redis\Reply;
 use Sluicegate\Redis\Request;
 use Sluicegate\Redis\SealedRules;
-use Sluicegate\Redis\WhoseTime;
+use Sluicegate\Redis\TimeSource;
 use Sluicegate\Rules\Fnv;
 use Sluicegate\Rules\Calendar;
 use Sluicegate\Rules\RuleSet;
@@ -48,15 +48,15 @@ final class WireTest extends TestCase
     {
         foreach (self::entries('requests') as $entry) {
             $verb = Vectors::verb($entry->verb);
-            $wait = $verb === Verb::Reserve ? $entry->max_wait_us ?? Ask::MAX_WAIT_US : null;
-            $ask = new Ask($verb, $entry->cost ?? 1, $wait, $entry->id ?? '');
+            $wait = $verb === Verb::Reserve ? $entry->max_wait_us ?? KernelRequest::MAX_WAIT_US : null;
+            $kernelRequest = new KernelRequest($verb, $entry->cost ?? 1, $wait, $entry->id ?? '');
             $before = match ($entry->before) {
                 'unsaid' => '',
                 'lost' => "\2",
                 default => "\1" . hex2bin($entry->before->blob_hex),
             };
-            $time = ['server' => WhoseTime::Server, 'given' => WhoseTime::Given, 'client' => WhoseTime::Caller];
-            $request = Request::encode($ask, $time[$entry->clock], $entry->at_us, $entry->windows, $before);
+            $time = ['server' => TimeSource::Server, 'given' => TimeSource::Given, 'client' => TimeSource::Caller];
+            $request = Request::encode($kernelRequest, $time[$entry->clock], $entry->at_us, $entry->windows, $before);
             self::assertSame($entry->request_hex, bin2hex($request), self::json($entry));
         }
     }

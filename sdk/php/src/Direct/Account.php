@@ -16,7 +16,7 @@ final class Account
 {
     /**
      * The id of its bills, until permits are charged: Redis does not remember an id for which it charged nothing, and a
-     * question with the id that is still under way may charge it later.
+     * request with the id that is still under way may charge it later.
      */
     public ?string $billId = null;
 
@@ -88,7 +88,7 @@ final class Account
     }
 
     /**
-     * Notes that Redis charged the bill.
+     * Records that Redis charged the bill.
      *
      * @param string $id the id of the bill
      * @param list<int> $charged the permits that were charged, of each rule
@@ -115,15 +115,15 @@ final class Account
      * counted, both states get the difference. They get it as far as there is room here; and all of it if the report is
      * above the limit, which was lowered then and may rise without Redis.
      *
-     * @param array<int, int> $said permits in use by the places of rules
+     * @param array<int, int> $reported permits in use by the places of rules
      */
-    public function raise(array $said, int $now): void
+    public function raise(array $reported, int $now): void
     {
         $set = $this->budget->rules->set;
         $kernel = $set->kernel();
         $known = $kernel->used($this->stored, $now);
         $more = [];
-        foreach ($said as $place => $used) {
+        foreach ($reported as $place => $used) {
             if ($set->rules[$place]->isReported() && $used > $known[$place]) {
                 $isAbove = $used > $set->rules[$place]->limit;
                 $room = $isAbove ? PHP_INT_MAX : $kernel->available($this->used, $place, $now);

@@ -33,7 +33,7 @@ final class Breaker
     ) {
     }
 
-    /** Returns whether Redis may be asked at `$now`. If it is open, one decision in 100 to 300 ms is the probe. */
+    /** Returns whether a request may go to Redis at `$now`. If it is open, one decision in 100 to 300 ms is the probe. */
     public function allows(int $now): bool
     {
         $open = $this->memory->get('breaker');
@@ -112,7 +112,7 @@ final class Breaker
     private function text(string $cause, string $word): string
     {
         $what = $word === '' ? 'does not answer' : 'does not decide';
-        return "Redis at $this->address $what: " . SluicegateException::cut($cause) . "; $this->meanwhile";
+        return "Redis at $this->address $what: " . SluicegateException::truncate($cause) . "; $this->meanwhile";
     }
 
     private function open(int $now): void

@@ -9,26 +9,26 @@ use Sluicegate\Memory\Memory;
 use Sluicegate\Redis\Answer;
 
 /**
- * Remembers checks that Redis refused: they are refused until their retry without asking Redis.
+ * Remembers checks that Redis refused: they are refused until their retry without a call of Redis.
  *
  * @internal
  */
 final class Denials
 {
-    /** The time after which Redis is asked again nevertheless, in µs: permits may have been given back. */
-    private const ASK_AGAIN_US = 1_000_000;
+    /** The time after which a request goes to Redis again nevertheless, in µs: permits may have been given back. */
+    private const RECHECK_AFTER_US = 1_000_000;
 
-    /** The time for which others get the old refusal while one request asks, in µs. */
-    private const ASKING_US = 50_000;
+    /** The time for which others get the old refusal while one request goes to Redis, in µs. */
+    private const PROBE_US = 50_000;
 
-    /** The longest time that a refusal is kept, in s; Redis is asked again each second anyway. */
+    /** The longest time that a refusal is kept, in s; each second a request goes to Redis anyway. */
     private const KEPT_MAX_S = 86_400;
 
     public function __construct(private readonly Memory $memory)
     {
     }
 
-    /** Returns the refusal that applies to this check at `$now`; null: Redis must be asked. */
+    /** Returns the refusal that applies to this check at `$now`; null: Redis must decide. */
     public function find(Budget $budget, int $cost, int $now): ?Answer
     {
         $slot = $this->slot($budget->stateKey);
@@ -36,12 +36,12 @@ final class Denials
         if ($kept === null || $kept[0] !== $budget->stateKey || $kept[1] !== $budget->rules->head) {
             return null;
         }
-        [, , $keptCost, $at, $retry, $reset, $remaining, $place, $limit, $askedAt] = $kept;
+        [, , $keptCost, $at, $retry, $reset, $remaining, $place, $limit, $probedAt] = $kept;
         $elapsed = $now - $at;
         if ($keptCost !== $cost || $elapsed < 0 || ($retry !== null && $elapsed >= $retry)) {
             return null;
         }
-        if ($elapsed >= self::ASK_AGAIN_US && !($now >= $askedAt && $now < $askedAt + self::ASKING_US)) {
+        if ($elapsed >= self::RECHECK_AFTER_US && !($now >= $probedAt && $now < $probedAt + self::PROBE_US)) {
             $kept[9] = $now;
             $this->keep($slot, $kept, $retry);
             return null;
@@ -52,7 +52,7 @@ final class Denials
     }
 
     /** Remembers a refused check; an allowed check with the same cost deletes the refusal. */
-    public function note(Budget $budget, int $cost, int $now, Answer $answer): void
+    public function record(Budget $budget, int $cost, int $now, Answer $answer): void
     {
         $slot = $this->slot($budget->stateKey);
         $outcome = $answer->outcome;

@@ -11,7 +11,7 @@ use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Health;
 use Sluicegate\HealthStatus;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Limit;
 use Sluicegate\Log;
 use Sluicegate\Memory\Memory;
@@ -24,7 +24,7 @@ use Sluicegate\Policy\Policy;
 use Sluicegate\Redis\Answer;
 use Sluicegate\Redis\FailureKind;
 use Sluicegate\Redis\Keys;
-use Sluicegate\Redis\Question;
+use Sluicegate\Redis\StoreRequest;
 use Sluicegate\Redis\Store;
 use Sluicegate\Redis\StoreFailure;
 use Sluicegate\Verb;
@@ -36,8 +36,8 @@ use Sluicegate\Verb;
  */
 final class DirectDecider extends PolicyDecider
 {
-    /** The most questions of one decision while its key owes permits. */
-    private const QUESTIONS_MAX = 4;
+    /** The most requests to the store for one decision while its key owes permits. */
+    private const STORE_REQUESTS_MAX = 4;
 
     private const DENY_RETRY_US = 1_000_000;
     private const SHED_RETRY_US = 100_000;
@@ -53,7 +53,7 @@ final class DirectDecider extends PolicyDecider
 
     private readonly Breaker $breaker;
     private readonly Denials $denials;
-    private readonly Known $known;
+    private readonly UsageCache $usage;
     private readonly Accounts $accounts;
     private readonly Share $share;
 
@@ -70,14 +70,14 @@ final class DirectDecider extends PolicyDecider
             ? 'on_store_failure of each policy decides, `local` by this host\'s share'
             : 'on_store_failure of each policy decides, `local` as `deny`, since requests share no memory');
         $this->denials = new Denials($memory);
-        $this->known = new Known($memory);
+        $this->usage = new UsageCache($memory);
         $this->accounts = new Accounts($memory, $options->accountsMax);
-        $this->share = new Share($this->accounts, $this->known);
+        $this->share = new Share($this->accounts, $this->usage);
     }
 
-    public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    public function decide(string $policy, ?Limit $limit, string $key, KernelRequest $request): Decision
     {
-        $decision = parent::decide($policy, $limit, $key, $ask);
+        $decision = parent::decide($policy, $limit, $key, $request);
         if ($decision->mode === Mode::Store) {
             $this->payOthers();
         }
@@ -133,7 +133,7 @@ final class DirectDecider extends PolicyDecider
         $cause = $this->trial();
         return $cause === null
             ? new Health(HealthStatus::Up, $address)
-            : new Health(HealthStatus::Degraded, $address, SluicegateException::cut($cause));
+            : new Health(HealthStatus::Degraded, $address, SluicegateException::truncate($cause));
     }
 
     /** Has Redis decide a check of a limit that nothing else uses, and write; returns why it did not, null if it did. */
@@ -143,7 +143,7 @@ final class DirectDecider extends PolicyDecider
         $reject = new Overflow(OverflowKind::Reject);
         $budget = new Budget('', Keys::state('limit:', ''), $limit->sealed, $reject, $limit->onStoreFailure);
         try {
-            $this->question($budget, new Ask(Verb::Check), $this->clock->nowUs());
+            $this->decideInStore($budget, new KernelRequest(Verb::Check), $this->clock->nowUs());
         } catch (StoreFailure $e) {
             return $e->getMessage();
         }
@@ -166,35 +166,35 @@ final class DirectDecider extends PolicyDecider
     }
 
     /** Decides by the first of these that applies: failure.md, "The order". */
-    protected function ask(Budget $budget, Ask $ask, int $now): Decision
+    protected function decideByRules(Budget $budget, KernelRequest $request, int $now): Decision
     {
-        if ($ask->verb === Verb::Check && $refusal = $this->denials->find($budget, $ask->cost, $now)) {
+        if ($request->verb === Verb::Check && $refusal = $this->denials->find($budget, $request->cost, $now)) {
             return $budget->decision($refusal->outcome, $refusal->limit, Mode::Remembered);
         }
-        if ($ask->verb === Verb::Release || $ask->verb === Verb::Renew) {
-            $decision = $this->share->onPermit($budget, $ask, $now);
+        if ($request->verb === Verb::Release || $request->verb === Verb::Renew) {
+            $decision = $this->share->onPermit($budget, $request, $now);
             if ($decision !== null) {
                 return $decision;
             }
         }
         try {
-            $answer = $this->answer($budget, $ask, $now);
+            $answer = $this->decideInRedis($budget, $request, $now);
             return $budget->decision($answer->outcome, $answer->limit, Mode::Store);
         } catch (StoreFailure $e) {
-            return $this->without($budget, $ask, $now, $e);
+            return $this->decideWithoutRedis($budget, $request, $now, $e);
         } finally {
-            if ($ask->verb === Verb::Refund || $ask->verb === Verb::Reset) {
+            if ($request->verb === Verb::Refund || $request->verb === Verb::Reset) {
                 $this->denials->forget($budget);
             }
         }
     }
 
     /**
-     * Asks Redis, after paying the debt of the key.
+     * Decides in Redis, after paying the debt of the key.
      *
      * @throws StoreFailure if Redis does not answer, or the breaker is open
      */
-    private function answer(Budget $budget, Ask $ask, int $now): Answer
+    private function decideInRedis(Budget $budget, KernelRequest $request, int $now): Answer
     {
         if (!$this->breaker->allows($now)) {
             throw new StoreFailure(FailureKind::NoAnswer, false, $this->breaker->failing()[0] ?? 'no answer');
@@ -202,24 +202,24 @@ final class DirectDecider extends PolicyDecider
         $failure = null;
         try {
             $answer = $this->accounts->has($budget->stateKey)
-                ? $this->payAndAsk($budget, $ask, $now)
-                : $this->question($budget, $ask, $now);
+                ? $this->decideWithDebt($budget, $request, $now)
+                : $this->decideInStore($budget, $request, $now);
         } catch (StoreFailure $failure) {
             throw $failure;
         } finally {
-            $this->count($failure, $now);
+            $this->countResult($failure, $now);
         }
-        if ($ask->verb === Verb::Check) {
-            $this->denials->note($budget, $ask->cost, $now, $answer);
+        if ($request->verb === Verb::Check) {
+            $this->denials->record($budget, $request->cost, $now, $answer);
         }
         if ($this->options->hasShare) {
-            $this->known->note($budget, $answer, $now);
+            $this->usage->record($budget, $answer, $now);
         }
         return $answer;
     }
 
     /** Counts a decision for the breaker, and logs one that Redis did not make. */
-    private function count(?StoreFailure $failure, int $now): void
+    private function countResult(?StoreFailure $failure, int $now): void
     {
         if ($failure === null) {
             $this->breaker->succeeded($now);
@@ -233,26 +233,33 @@ final class DirectDecider extends PolicyDecider
         $what = $failure->kind === FailureKind::ThisKey
             ? 'cannot read a key; on_store_failure decides it, `local` as `deny`'
             : 'is busy; requests are shed';
-        $cause = SluicegateException::cut($failure->getMessage());
+        $cause = SluicegateException::truncate($failure->getMessage());
         $this->log?->trouble('busy', "Redis at {$this->store->address()} $what: $cause", $failure->kind->name);
     }
 
     /** @param list<int> $debts */
-    private function question(Budget $budget, Ask $ask, int $now, string $debtId = '', array $debts = []): Answer
-    {
-        $time = $this->policies->whoseTime();
-        return $this->store->ask(new Question($budget->stateKey, $budget->rules, $ask, $time, $now, $debtId, $debts));
+    private function decideInStore(
+        Budget $budget,
+        KernelRequest $request,
+        int $now,
+        string $debtId = '',
+        array $debts = [],
+    ): Answer {
+        $time = $this->policies->timeSource();
+        return $this->store->decide(
+            new StoreRequest($budget->stateKey, $budget->rules, $request, $time, $now, $debtId, $debts),
+        );
     }
 
     /** Has Redis charge the debt of the key, and then decide. */
-    private function payAndAsk(Budget $budget, Ask $ask, int $now): Answer
+    private function decideWithDebt(Budget $budget, KernelRequest $request, int $now): Answer
     {
-        for ($question = 0; $question < self::QUESTIONS_MAX; $question++) {
+        for ($try = 0; $try < self::STORE_REQUESTS_MAX; $try++) {
             [$id, $debts, $isOlder] = $this->bill($budget, $now) ?? ['', [], false];
             // A bill that was perhaps charged is sent without the request, if more passed here since.
-            $asked = $isOlder ? new Ask(Verb::Peek) : $ask;
+            $sent = $isOlder ? new KernelRequest(Verb::Peek) : $request;
             try {
-                $answer = $this->question($budget, $asked, $now, $id, $debts);
+                $answer = $this->decideInStore($budget, $sent, $now, $id, $debts);
             } catch (StoreFailure $e) {
                 if (!$e->perhapsCharged) {
                     $this->dropBill($budget, $id, $now);
@@ -260,7 +267,7 @@ final class DirectDecider extends PolicyDecider
                 throw $e;
             }
             $owes = $this->paid($budget, $id, $answer, $now);
-            if (!$isOlder && !($owes && $answer->outcome->allowed && $ask->verb->value <= Verb::AtMost->value)) {
+            if (!$isOlder && !($owes && $answer->outcome->allowed && $request->verb->value <= Verb::AtMost->value)) {
                 return $answer;
             }
         }
@@ -282,7 +289,7 @@ final class DirectDecider extends PolicyDecider
         });
     }
 
-    /** Notes that Redis charged a bill; returns whether the key still owes. */
+    /** Records that Redis charged a bill; returns whether the key still owes. */
     private function paid(Budget $budget, string $id, Answer $answer, int $now): bool
     {
         $paid = static function (Account $account) use ($id, $answer, $now): bool {
@@ -329,7 +336,7 @@ final class DirectDecider extends PolicyDecider
             return true;
         }
         try {
-            $this->payAndAsk($budget, new Ask(Verb::Peek), $now);
+            $this->decideWithDebt($budget, new KernelRequest(Verb::Peek), $now);
             $this->breaker->succeeded($now);
         } catch (StoreFailure $e) {
             if ($e->kind === FailureKind::NoAnswer) {
@@ -341,25 +348,30 @@ final class DirectDecider extends PolicyDecider
     }
 
     /** Decides without Redis: failure.md, "Without Redis". */
-    private function without(Budget $budget, Ask $ask, int $now, StoreFailure $failure): Decision
-    {
-        if ($ask->verb->isForStoreOnly()) {
-            $why = "Redis at {$this->store->address()}: {$failure->getMessage()}";
-            throw new StoreUnavailable($why, $failure->perhapsCharged, $failure);
+    private function decideWithoutRedis(
+        Budget $budget,
+        KernelRequest $request,
+        int $now,
+        StoreFailure $failure,
+    ): Decision {
+        if ($request->verb->isForStoreOnly()) {
+            $message = "Redis at {$this->store->address()}: {$failure->getMessage()}";
+            throw new StoreUnavailable($message, $failure->perhapsCharged, $failure);
         }
         if ($failure->kind === FailureKind::Contended || $failure->kind === FailureKind::Overloaded) {
             return $budget->unknown(Mode::Shed, 0, self::SHED_RETRY_US);
         }
         $hasShare = $this->options->hasShare;
-        $decides = $budget->onStoreFailure;
-        if ($decides === OnStoreFailure::Allow) {
-            if ($ask->verb->value <= Verb::AtMost->value && $hasShare) {
-                $this->share->note($budget, $ask->cost, $now);
+        $mode = $budget->onStoreFailure;
+        if ($mode === OnStoreFailure::Allow) {
+            if ($request->verb->value <= Verb::AtMost->value && $hasShare) {
+                $this->share->recordAdmitted($budget, $request->cost, $now);
             }
-            return $budget->unknown(Mode::Allow, $ask->cost, 0);
+            return $budget->unknown(Mode::Allow, $request->cost, 0);
         }
-        if ($decides === OnStoreFailure::Local && $failure->kind === FailureKind::NoAnswer && $hasShare) {
-            return $this->share->decide($budget, $ask, $now, $this->options->nodes ?? $this->policies->nodes() ?? 1);
+        if ($mode === OnStoreFailure::Local && $failure->kind === FailureKind::NoAnswer && $hasShare) {
+            $nodes = $this->options->nodes ?? $this->policies->nodes() ?? 1;
+            return $this->share->decide($budget, $request, $now, $nodes);
         }
         return $budget->unknown(Mode::Deny, 0, self::DENY_RETRY_US);
     }

@@ -9,7 +9,7 @@ use Sluicegate\Decider;
 use Sluicegate\Decision;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\SluicegateException;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Limit;
 use Sluicegate\Overflow;
 use Sluicegate\OverflowKind;
@@ -35,16 +35,18 @@ abstract class PolicyDecider extends Decider
         $this->reject = new Overflow(OverflowKind::Reject);
     }
 
-    public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    public function decide(string $policy, ?Limit $limit, string $key, KernelRequest $request): Decision
     {
-        $budget = $this->budget($policy, $limit, $key, $ask->verb);
-        if (!$budget->rules->set->kernel()->supports($ask->verb)) {
-            throw InvalidRequest::unsupportedVerb($ask->verb->text(), $policy);
+        $budget = $this->budget($policy, $limit, $key, $request->verb);
+        if (!$budget->rules->set->kernel()->supports($request->verb)) {
+            throw InvalidRequest::unsupportedVerb($request->verb->text(), $policy);
         }
-        if ($ask->verb === Verb::Check && $budget->overflow->kind === OverflowKind::Queue) {
-            return $this->queue($budget, $ask, fn (): Budget => $this->budget($policy, $limit, $key, $ask->verb));
+        if ($request->verb === Verb::Check && $budget->overflow->kind === OverflowKind::Queue) {
+            $again = fn (): Budget => $this->budget($policy, $limit, $key, $request->verb);
+            return $this->queue($budget, $request, $again);
         }
-        return self::overflown($budget, $ask->verb, $this->ask($budget, $ask, $this->clock->nowUs()));
+        $decision = $this->decideByRules($budget, $request, $this->clock->nowUs());
+        return self::withOverflow($budget, $request->verb, $decision);
     }
 
     public function keyOf(string $policy): ?array
@@ -61,7 +63,7 @@ abstract class PolicyDecider extends Decider
     abstract protected function policy(string $name, ?Verb $verb = null): Policy;
 
     /** Decides by the rules of a budget, without the policy's overflow. */
-    abstract protected function ask(Budget $budget, Ask $ask, int $now): Decision;
+    abstract protected function decideByRules(Budget $budget, KernelRequest $request, int $now): Decision;
 
     private function budget(string $policy, ?Limit $limit, string $key, Verb $verb): Budget
     {
@@ -76,7 +78,7 @@ abstract class PolicyDecider extends Decider
     }
 
     /** Applies the policy's overflow to a request that its rules refused. */
-    private static function overflown(Budget $budget, Verb $verb, Decision $decision): Decision
+    private static function withOverflow(Budget $budget, Verb $verb, Decision $decision): Decision
     {
         if ($decision->allowed || !$budget->overflow->covers($verb)) {
             return $decision;
@@ -93,12 +95,13 @@ abstract class PolicyDecider extends Decider
      *
      * @param callable(): Budget $again returns the budget under the policy of that moment
      */
-    private function queue(Budget $budget, Ask $ask, callable $again): Decision
+    private function queue(Budget $budget, KernelRequest $request, callable $again): Decision
     {
         $held = 0;
         for ($try = 1;; $try++) {
             $left = max(min($budget->overflow->maxWaitUs, $this->maxHoldUs) - $held, 0);
-            $decision = $this->ask($budget, new Ask(Verb::Reserve, $ask->cost, $left), $this->clock->nowUs());
+            $reserve = new KernelRequest(Verb::Reserve, $request->cost, $left);
+            $decision = $this->decideByRules($budget, $reserve, $this->clock->nowUs());
             $pause = $decision->allowed ? $decision->waitUs : $decision->retryAfterUs;
             if (!$decision->allowed && ($pause === null || $pause > $left || $try === self::TRIES_MAX)) {
                 return $decision->held($held);
@@ -114,8 +117,8 @@ abstract class PolicyDecider extends Decider
                 return $decision->held($held);
             }
             if ($budget->overflow->kind !== OverflowKind::Queue) {
-                $last = $this->ask($budget, $ask, $this->clock->nowUs());
-                return self::overflown($budget, Verb::Check, $last)->held($held);
+                $last = $this->decideByRules($budget, $request, $this->clock->nowUs());
+                return self::withOverflow($budget, Verb::Check, $last)->held($held);
             }
         }
     }

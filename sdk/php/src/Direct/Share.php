@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Direct;
 
 use Sluicegate\Decision;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Mode;
 use Sluicegate\Verb;
@@ -22,36 +22,36 @@ final class Share
     /** The largest step back of the clock that is ignored, in µs, counted from the last decision of the key. */
     private const LATER_MAX_US = 1_000_000;
 
-    public function __construct(private readonly Accounts $accounts, private readonly Known $known)
+    public function __construct(private readonly Accounts $accounts, private readonly UsageCache $usage)
     {
     }
 
     /** Decides by this host's share among `$nodes`. */
-    public function decide(Budget $budget, Ask $ask, int $now, int $nodes): Decision
+    public function decide(Budget $budget, KernelRequest $request, int $now, int $nodes): Decision
     {
-        $decide = fn (Account $account): Decision => $this->onAccount($account, $ask, $now);
+        $decide = fn (Account $account): Decision => $this->onAccount($account, $request, $now);
         return $this->accounts->with($budget, $now, $decide, fn (): Account => $this->open($budget, $now, $nodes))
             ?? $budget->unknown(Mode::Local, 0, self::RETRY_US);
     }
 
-    /** Notes permits that passed without a decision (`on_store_failure: allow`), up to the budget. */
-    public function note(Budget $budget, int $cost, int $now): void
+    /** Records permits that passed without a decision (`on_store_failure: allow`), up to the budget. */
+    public function recordAdmitted(Budget $budget, int $cost, int $now): void
     {
-        $note = static function (Account $account) use ($budget, $cost, $now): void {
-            $all = new Ask(Verb::AtMost, min($cost * $account->nodes, Ask::COST_MAX));
+        $record = static function (Account $account) use ($budget, $cost, $now): void {
+            $all = new KernelRequest(Verb::AtMost, min($cost * $account->nodes, KernelRequest::COST_MAX));
             [, $account->used] = $budget->rules->set->kernel()->decide($account->used, $all, $now);
         };
-        $this->accounts->with($budget, $now, $note, fn (): Account => $this->open($budget, $now, 1));
+        $this->accounts->with($budget, $now, $record, fn (): Account => $this->open($budget, $now, 1));
     }
 
     /** Releases or renews a permit that this host granted; returns null if it did not grant it. */
-    public function onPermit(Budget $budget, Ask $ask, int $now): ?Decision
+    public function onPermit(Budget $budget, KernelRequest $request, int $now): ?Decision
     {
         if (!$this->accounts->has($budget->stateKey)) {
             return null;
         }
-        return $this->accounts->with($budget, $now, static function (Account $account) use ($ask, $now): ?Decision {
-            [$outcome, $used] = $account->budget->rules->set->kernel()->decide($account->used, $ask, $now);
+        return $this->accounts->with($budget, $now, static function (Account $account) use ($request, $now): ?Decision {
+            [$outcome, $used] = $account->budget->rules->set->kernel()->decide($account->used, $request, $now);
             if (!$outcome->allowed) {
                 return null;
             }
@@ -63,22 +63,22 @@ final class Share
 
     private function open(Budget $budget, int $now, int $nodes): Account
     {
-        $states = $this->known->states($budget, $now);
+        $states = $this->usage->states($budget, $now);
         return new Account($budget, $nodes, $states, $states, $now);
     }
 
-    private function onAccount(Account $account, Ask $ask, int $now): Decision
+    private function onAccount(Account $account, KernelRequest $request, int $now): Decision
     {
         $set = $account->budget->rules->set;
         $n = $account->nodes;
-        if ($ask->cost > intdiv(Ask::COST_MAX, $n)) {
+        if ($request->cost > intdiv(KernelRequest::COST_MAX, $n)) {
             return $account->budget->unknown(Mode::Local, 0, self::RETRY_US);
         }
         if ($account->latest > $now && $account->latest - $now <= self::LATER_MAX_US) {
             $now = $account->latest;
         }
-        [$outcome, $used] = $set->kernel()->decide($account->used, $ask->withCost($ask->cost * $n), $now);
-        if ($ask->verb === Verb::AtMost && $outcome->allowed && $outcome->granted % $n !== 0) {
+        [$outcome, $used] = $set->kernel()->decide($account->used, $request->withCost($request->cost * $n), $now);
+        if ($request->verb === Verb::AtMost && $outcome->allowed && $outcome->granted % $n !== 0) {
             $part = $outcome->granted % $n;
             if ($part === $outcome->granted) {
                 $none = new Outcome(false, $outcome->place, 0, 0, self::RETRY_US, $part, $outcome->resetAfterUs);
@@ -87,10 +87,10 @@ final class Share
             // A part of a permit cannot be granted: it goes back, and the answer stays as it was decided.
             $used = $set->kernel()->givenBack($used, array_fill(0, count($used), $part), $now);
         }
-        if ($ask->verb !== Verb::Peek) {
+        if ($request->verb !== Verb::Peek) {
             [$account->used, $account->latest] = [$used, $now];
         }
-        if ($outcome->retryAfterUs === null && $ask->cost <= min(array_column($set->rules, 'limit'))) {
+        if ($outcome->retryAfterUs === null && $request->cost <= min(array_column($set->rules, 'limit'))) {
             $outcome = $outcome->retriedAfter(self::RETRY_US);
         }
         return self::divided($account, $outcome, $n);

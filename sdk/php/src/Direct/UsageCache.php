@@ -13,20 +13,20 @@ use Sluicegate\Rules\RuleSet;
  *
  * @internal
  */
-final class Known
+final class UsageCache
 {
     /** The time after the last higher report from which an answer with less than is known is accepted, in µs. */
-    private const BELIEVED_AFTER_US = 2_000_000;
+    private const STALE_WITHIN_US = 2_000_000;
 
-    /** The shortest time that a note is kept, in s: a day, or the time in which the budget fills, if that is longer. */
+    /** The shortest time that a report is kept, in s: a day, or the time in which the budget fills, if that is longer. */
     private const KEPT_S = 86_400;
 
     public function __construct(private readonly Memory $memory)
     {
     }
 
-    /** Notes the permits in use that Redis reported of each rule. */
-    public function note(Budget $budget, Answer $answer, int $now): void
+    /** Records the permits in use that Redis reported of each rule. */
+    public function record(Budget $budget, Answer $answer, int $now): void
     {
         $set = $budget->rules->set;
         $slot = $this->slot($budget->stateKey);
@@ -34,21 +34,21 @@ final class Known
         [$states, $raised] = $this->read($slot, $budget, $now) ?? [$kernel->fresh(), []];
         $known = $kernel->used($states, $now);
         $used = [];
-        foreach ($answer->inUse as $place => $said) {
+        foreach ($answer->inUse as $place => $reported) {
             $rule = $set->rules[$place];
             if (!$rule->isReported()) {
                 continue;
             }
-            if ($said >= $known[$place]) {
+            if ($reported >= $known[$place]) {
                 $raised[$place] = $now;
-            } elseif (isset($raised[$place]) && abs($now - $raised[$place]) < self::BELIEVED_AFTER_US) {
+            } elseif (isset($raised[$place]) && abs($now - $raised[$place]) < self::STALE_WITHIN_US) {
                 // The answer may be older than the one that reported more.
                 if ($rule->code === 1 || $rule->code === 4) {
                     continue;
                 }
-                $said = $known[$place];
+                $reported = $known[$place];
             }
-            $used[$place] = $said;
+            $used[$place] = $reported;
         }
         if ($used === []) {
             return;

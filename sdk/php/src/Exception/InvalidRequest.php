@@ -11,7 +11,7 @@ final class InvalidRequest extends SluicegateException
 {
     public static function unknownPolicy(string $policy): self
     {
-        return new self('unknown_policy', 'policy: unknown policy `' . self::cut($policy) . '`');
+        return new self('unknown_policy', 'policy: unknown policy `' . self::truncate($policy) . '`');
     }
 
     /** The policy is for other apps, or the verb for its owner; `$app` is empty if the program has none. */
@@ -41,6 +41,6 @@ final class InvalidRequest extends SluicegateException
     /** A limit made in code, or a file of records, that is not valid; the cause names the path. */
     public static function rules(string $cause): self
     {
-        return new self('rules', 'rules: ' . self::cut($cause));
+        return new self('rules', 'rules: ' . self::truncate($cause));
     }
 }

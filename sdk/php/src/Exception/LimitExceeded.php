@@ -8,7 +8,7 @@ use RuntimeException;
 use Sluicegate\Decision;
 
 /**
- * A refusal, for callers that asked for an exception. It is not a SluicegateException: it has a decision.
+ * A refusal, for callers that want an exception. It is not a SluicegateException: it has a decision.
  */
 final class LimitExceeded extends RuntimeException
 {

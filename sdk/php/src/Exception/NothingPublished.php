@@ -23,7 +23,7 @@ final class NothingPublished extends StoreUnavailable
      */
     public static function text(string $address): string
     {
-        return 'policy: no policies are published in the Redis at ' . self::cut($address)
+        return 'policy: no policies are published in the Redis at ' . self::truncate($address)
             . '; start a server on it (its `store.publish` is `true` unless set)';
     }
 }

@@ -15,9 +15,9 @@ final class ServerProblem extends SluicegateException
     /** @param int $status the status of HTTP, 0 over RESP */
     public function __construct(public readonly int $status, string $detail)
     {
-        $this->detail = self::cut($detail);
+        $this->detail = self::truncate($detail);
         parent::__construct('server', "server: $status $this->detail");
-        $this->saying(Charged::Unknown);
+        $this->setCharged(Charged::Unknown);
     }
 
     /** Returns whether the server, or a balancer before it, cannot answer now; else request or token are wrong. */

@@ -39,7 +39,7 @@ abstract class SluicegateException extends RuntimeException
      *
      * @internal
      */
-    public function saying(Charged $charged): static
+    public function setCharged(Charged $charged): static
     {
         $this->charged = $charged;
         return $this;
@@ -50,7 +50,7 @@ abstract class SluicegateException extends RuntimeException
      *
      * @internal
      */
-    public static function cut(string $text): string
+    public static function truncate(string $text): string
     {
         $text = trim((string) preg_replace('/[\x00-\x1f\x7f]+/', ' ', $text));
         if (strlen($text) <= self::BYTES_MAX) {

@@ -22,8 +22,8 @@ class StoreUnavailable extends SluicegateException
     ) {
         $name ??= $perhapsCharged ? 'perhaps_charged' : 'not_charged';
         $what = $perhapsCharged ? 'perhaps charged, not repeated' : 'nothing was charged';
-        parent::__construct($name, 'store: ' . self::cut($cause) . "; $what", $previous);
-        $this->saying($perhapsCharged ? Charged::Unknown : Charged::No);
+        parent::__construct($name, 'store: ' . self::truncate($cause) . "; $what", $previous);
+        $this->setCharged($perhapsCharged ? Charged::Unknown : Charged::No);
     }
 
     /**
@@ -32,10 +32,10 @@ class StoreUnavailable extends SluicegateException
      * @internal
      * @param string $detail the server's explanation, which becomes the message
      */
-    public static function said(string $detail, Charged $charged): self
+    public static function ofServer(string $detail, Charged $charged): self
     {
         $exception = new self($detail, $charged !== Charged::No);
-        $exception->message = self::cut($detail);
-        return $exception->saying($charged);
+        $exception->message = self::truncate($detail);
+        return $exception->setCharged($charged);
     }
 }

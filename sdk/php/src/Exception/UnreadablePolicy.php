@@ -15,7 +15,7 @@ final class UnreadablePolicy extends SluicegateException
 
     public function __construct(string $policy, string $cause)
     {
-        $this->cause = self::cut($cause);
+        $this->cause = self::truncate($cause);
         parent::__construct('unreadable_policy', "policy: `$policy` cannot be read: $this->cause");
     }
 }

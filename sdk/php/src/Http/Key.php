@@ -50,7 +50,7 @@ final class Key
      *
      * @param list<string> $trusted networks of proxies whose `$header` is used, such as `10.0.0.0/8` or `fd00::1`
      * @param string $header the field in which they write the client's address, such as `X-Real-IP` or
-     *   `CF-Connecting-IP`; it is believed from them only
+     *   `CF-Connecting-IP`; it is read from them only
      * @param bool $shared whether requests without a key share one budget in place of a 400; so with all functions
      * @throws InvalidArgumentException if one is not a network, or the name not that of a field; so do all functions
      *   that take them

@@ -26,7 +26,7 @@ final class RateLimitMiddleware implements MiddlewareInterface
 
     /**
      * @param int $cost permits of a request
-     * @param callable|null $fallback answers refused requests, such as those whose policy says `degrade` with a tag or
+     * @param callable|null $fallback answers refused requests, such as those whose policy has `degrade` with a tag or
      *   `divert`: it gets the decision, the request and the handler, and returns a response, or null to refuse
      * @param bool $passUnavailable whether requests pass while a server does not answer, or with a status of 500 and
      *   more; else they get 503, as they do for a wrong token, and where no policies are published. In direct mode

@@ -20,13 +20,13 @@ final class Concurrency extends Primitive
         parent::__construct($limit);
     }
 
-    public function check(?array $state, int $now, Ask $ask): array
+    public function check(?array $state, int $now, KernelRequest $request): array
     {
-        if ($ask->cost > $this->limit || $this->placeOf($state ?? [], $now, $ask->permit) !== null) {
+        if ($request->cost > $this->limit || $this->placeOf($state ?? [], $now, $request->permit) !== null) {
             return [null, self::NEVER];
         }
         $held = $this->held($state ?? [], $now);
-        $excess = array_sum(array_column($held, 2)) + $ask->cost - $this->limit;
+        $excess = array_sum(array_column($held, 2)) + $request->cost - $this->limit;
         $retry = 0;
         foreach ($excess > 0 ? $held : [] as [, $lapses, $granted]) {
             if ($excess <= 0) {
@@ -38,10 +38,10 @@ final class Concurrency extends Primitive
         return $retry > 0 ? [null, $retry] : [0, 0];
     }
 
-    public function charge(?array $state, int $now, Ask $ask): array
+    public function charge(?array $state, int $now, KernelRequest $request): array
     {
         $held = $this->held($state ?? [], $now);
-        $held[] = [$ask->permit, $now + $this->ttlUs, $ask->cost];
+        $held[] = [$request->permit, $now + $this->ttlUs, $request->cost];
         return $held;
     }
 
@@ -80,15 +80,15 @@ final class Concurrency extends Primitive
      *
      * @return array{array<mixed>, int|null} the state, and the permits that were held under that id; null: none
      */
-    public function settle(array $state, int $now, Ask $ask): array
+    public function settle(array $state, int $now, KernelRequest $request): array
     {
-        $place = $this->placeOf($state, $now, $ask->permit);
+        $place = $this->placeOf($state, $now, $request->permit);
         if ($place === null) {
             return [$state, null];
         }
         [[, , $granted]] = array_splice($state, $place, 1);
-        if ($ask->verb === Verb::Renew) {
-            $state[] = [$ask->permit, $now + $this->ttlUs, $granted];
+        if ($request->verb === Verb::Renew) {
+            $state[] = [$request->permit, $now + $this->ttlUs, $granted];
         }
         return [$this->held($state, $now), $granted];
     }

@@ -51,31 +51,31 @@ final class Kernel
      *
      * @return array{Outcome, States} the decision, and the states after it
      */
-    public function decide(array $states, Ask $ask, int $now): array
+    public function decide(array $states, KernelRequest $request, int $now): array
     {
         $before = $states;
         $states = $this->rewound($states, $now);
-        [$refusedBy, $retry, $wait, $slowest, $granted] = [null, 0, 0, null, $ask->cost];
-        switch ($ask->verb) {
+        [$refusedBy, $retry, $wait, $slowest, $granted] = [null, 0, 0, null, $request->cost];
+        switch ($request->verb) {
             case Verb::Refund:
-                [$states, $granted] = $this->refunded($states, $now, $ask->cost);
+                [$states, $granted] = $this->refunded($states, $now, $request->cost);
                 break;
             case Verb::Reset:
                 [$states, $granted] = [$this->fresh(), 0];
                 break;
             case Verb::Release:
             case Verb::Renew:
-                [$states, $granted, $refusedBy] = $this->onPermit($states, $now, $ask);
+                [$states, $granted, $refusedBy] = $this->onPermit($states, $now, $request);
                 $retry = Primitive::NEVER;
                 break;
             default:
-                if ($ask->verb === Verb::AtMost) {
-                    $granted = $this->granted($states, $now, $ask->cost);
-                    $ask = $ask->withCost($granted);
+                if ($request->verb === Verb::AtMost) {
+                    $granted = $this->granted($states, $now, $request->cost);
+                    $request = $request->withCost($granted);
                 }
-                [$refusedBy, $retry, $wait, $slowest] = $this->ask($states, $now, $ask);
-                if ($ask->verb !== Verb::Peek) {
-                    $states = $this->asked($states, $now, $ask, $refusedBy === null);
+                [$refusedBy, $retry, $wait, $slowest] = $this->checked($states, $now, $request);
+                if ($request->verb !== Verb::Peek) {
+                    $states = $this->applied($states, $now, $request, $refusedBy === null);
                 }
         }
         $place = $refusedBy ?? $slowest ?? $this->leastLeft($states, $now);
@@ -85,7 +85,7 @@ final class Kernel
         $outcome = $refusedBy === null
             ? new Outcome(true, $place, $granted, $wait, 0, $left, $fullAfter)
             : new Outcome(false, $place, 0, 0, $retry, $left, $fullAfter);
-        return [$outcome, $ask->verb === Verb::Peek ? $before : $states];
+        return [$outcome, $request->verb === Verb::Peek ? $before : $states];
     }
 
     /** Returns whether the states can be dropped: every budget is full, and full is the same as a new key. */
@@ -145,7 +145,8 @@ final class Kernel
         $states = $this->rewound($states, $now);
         foreach ($permits as $place => $more) {
             if ($more > 0) {
-                $states[$place] = $this->rules[$place]->charge($states[$place], $now, new Ask(Verb::Check, $more));
+                $request = new KernelRequest(Verb::Check, $more);
+                $states[$place] = $this->rules[$place]->charge($states[$place], $now, $request);
             }
         }
         return $states;
@@ -242,14 +243,14 @@ final class Kernel
     }
 
     /** @return array{States, int, int|null} the states, the permits of the id, and the rule that refused */
-    private function onPermit(array $states, int $now, Ask $ask): array
+    private function onPermit(array $states, int $now, KernelRequest $request): array
     {
         [$granted, $refusedBy] = [null, null];
         foreach ($this->rules as $place => $rule) {
             if ($rule instanceof Concurrency) {
                 $refusedBy ??= $place;
                 if ($states[$place] !== null) {
-                    [$states[$place], $back] = $rule->settle($states[$place], $now, $ask);
+                    [$states[$place], $back] = $rule->settle($states[$place], $now, $request);
                     $granted = $back ?? $granted;
                 }
             }
@@ -258,11 +259,11 @@ final class Kernel
     }
 
     /** @return array{int|null, int, int, int|null} the rule that refuses, its retry, the wait, the slowest rule */
-    private function ask(array $states, int $now, Ask $ask): array
+    private function checked(array $states, int $now, KernelRequest $request): array
     {
         [$refusedBy, $retry, $wait, $slowest] = [null, 0, 0, null];
         foreach ($this->rules as $place => $rule) {
-            [$pause, $after] = $rule->check($states[$place], $now, $ask);
+            [$pause, $after] = $rule->check($states[$place], $now, $request);
             if ($pause === null && ($refusedBy === null || $after > $retry)) {
                 [$refusedBy, $retry] = [$place, $after];
             } elseif ($pause > $wait) {
@@ -272,11 +273,11 @@ final class Kernel
         return [$refusedBy, $retry, $wait, $slowest];
     }
 
-    private function asked(array $states, int $now, Ask $ask, bool $passes): array
+    private function applied(array $states, int $now, KernelRequest $request, bool $passes): array
     {
         foreach ($this->rules as $place => $rule) {
             $states[$place] = $passes
-                ? $rule->charge($states[$place], $now, $ask)
+                ? $rule->charge($states[$place], $now, $request)
                 : $states[$place] ?? $rule->firstSeen($now);
         }
         return $states;

@@ -8,16 +8,16 @@ use Sluicegate\Rules\Fnv;
 use Sluicegate\Verb;
 
 /**
- * One question about a key: a verb and its numbers, which are in their ranges.
+ * A request about a key: a verb and its numbers, which are in their ranges.
  *
  * @internal
  */
-final readonly class Ask
+final readonly class KernelRequest
 {
     /** The longest wait that a reserve may name, in µs; it means any wait. */
     public const MAX_WAIT_US = 9007199254740991;
 
-    /** The largest cost of a question. */
+    /** The largest cost of a request. */
     public const COST_MAX = 2147483648;
 
     /** The 16-byte hash of the permit's id; empty without an id. */
@@ -37,7 +37,7 @@ final readonly class Ask
         $this->permit = $id === '' ? '' : Fnv::hash128($id);
     }
 
-    /** Returns this question with another cost. */
+    /** Returns this request with another cost. */
     public function withCost(int $cost): self
     {
         return new self($this->verb, $cost, $this->maxWaitUs, $this->id);

@@ -63,27 +63,27 @@ final class Level extends Primitive
         $this->free = $code === 4 ? $free : null;
     }
 
-    public function check(?array $state, int $now, Ask $ask): array
+    public function check(?array $state, int $now, KernelRequest $request): array
     {
-        if ($ask->cost > $this->limit && !$this->afterwards) {
+        if ($request->cost > $this->limit && !$this->afterwards) {
             return [null, self::NEVER];
         }
         [$used, $at] = $this->at($state, $now);
-        $units = $this->units($ask->cost);
+        $units = $this->units($request->cost);
         // Above 2^53 units the numbers would not be exact in all languages.
         $retry = $this->until($used + $units - self::UNITS_MAX, $at, $now);
         if ($this->free !== null) {
             $wait = $this->until($used - $this->free, $at, $now);
             $retry = max($retry, $this->until($used + $units - $this->depth, $at, $now));
-            $retry = $ask->maxWaitUs === null ? $retry : max($retry, $wait - $ask->maxWaitUs);
+            $retry = $request->maxWaitUs === null ? $retry : max($retry, $wait - $request->maxWaitUs);
         } else {
             $wait = $this->until($used - $this->depth + ($this->afterwards ? 0 : $units), $at, $now);
-            $retry = max($retry, $wait - ($ask->maxWaitUs ?? 0));
+            $retry = max($retry, $wait - ($request->maxWaitUs ?? 0));
         }
         return $retry <= 0 ? [$wait, 0] : [null, $retry];
     }
 
-    public function charge(?array $state, int $now, Ask $ask): array
+    public function charge(?array $state, int $now, KernelRequest $request): array
     {
         [$used, $at] = $this->at($state, $now);
         if ($this->tickUs !== 1 && !$this->stepped && $used < $this->perTick) {
@@ -91,7 +91,7 @@ final class Level extends Primitive
             // bucket counts.
             $at = max($at, $now - (int) ($used * $this->tickUs / $this->perTick));
         }
-        return [min($used + $this->units($ask->cost), self::UNITS_MAX), $at];
+        return [min($used + $this->units($request->cost), self::UNITS_MAX), $at];
     }
 
     public function firstSeen(int $now): ?array

@@ -34,10 +34,10 @@ abstract class Primitive
      *
      * @return array{int|null, int} the wait in µs and 0; or null and the retry in µs, NEVER if it never passes
      */
-    abstract public function check(?array $state, int $now, Ask $ask): array;
+    abstract public function check(?array $state, int $now, KernelRequest $request): array;
 
     /** Returns the state after a check that passed. */
-    abstract public function charge(?array $state, int $now, Ask $ask): array;
+    abstract public function charge(?array $state, int $now, KernelRequest $request): array;
 
     /** Returns the µs until the budget is full. */
     abstract public function fullAfter(?array $state, int $now): int;

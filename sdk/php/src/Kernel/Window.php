@@ -10,8 +10,8 @@ use Sluicegate\Rules\Calendar;
  * The primitive of `fixed_window` and the sliding ones: ten buckets and one more.
  *
  * A permit counts until its bucket no longer overlaps the window, so that no interval of the window's length has more
- * than the limit: `spec/failure.md`, A window. A state is `[newest, counts, said, till]`; bucket `b` is at `b` modulo
- * their number, and the `said` permits that Redis reported count until `till`.
+ * than the limit: `spec/failure.md`, A window. A state is `[newest, counts, reported, till]`; bucket `b` is at `b`
+ * modulo their number, and the permits that Redis `reported` count until `till`.
  *
  * @internal
  */
@@ -50,12 +50,12 @@ final class Window extends Primitive
         $this->bucketUs = Num::divCeil($this->spanUs, self::BUCKETS - 1);
     }
 
-    public function check(?array $state, int $now, Ask $ask): array
+    public function check(?array $state, int $now, KernelRequest $request): array
     {
-        if ($ask->cost > $this->limit) {
+        if ($request->cost > $this->limit) {
             return [null, self::NEVER];
         }
-        $over = $this->used($state, $now) + $ask->cost - $this->limit;
+        $over = $this->used($state, $now) + $request->cost - $this->limit;
         if ($over <= 0) {
             return [0, 0];
         }
@@ -71,16 +71,16 @@ final class Window extends Primitive
         return [null, $end - $now];
     }
 
-    public function charge(?array $state, int $now, Ask $ask): array
+    public function charge(?array $state, int $now, KernelRequest $request): array
     {
-        [$newest, $counts, $said, $till] = $state ?? $this->empty($now);
+        [$newest, $counts, $reported, $till] = $state ?? $this->empty($now);
         $bucket = intdiv($now, $this->bucketUs);
         for ($next = max($newest + 1, $bucket + 1 - self::BUCKETS); $next <= $bucket; $next++) {
             $counts[$next % self::BUCKETS] = 0;
         }
         $newest = max($newest, $bucket);
-        $counts[$newest % self::BUCKETS] += $ask->cost;
-        return [$newest, $counts, $said, $till];
+        $counts[$newest % self::BUCKETS] += $request->cost;
+        return [$newest, $counts, $reported, $till];
     }
 
     public function fullAfter(?array $state, int $now): int
@@ -90,24 +90,24 @@ final class Window extends Primitive
 
     public function refund(array $state, int $now, int $cost): array
     {
-        [$newest, $counts, $said, $till] = $state;
+        [$newest, $counts, $reported, $till] = $state;
         $left = $cost;
         for ($bucket = $newest; $bucket >= $this->firstLive($newest, $now); $bucket--) {
             $back = min($left, $counts[$bucket % self::BUCKETS]);
             $counts[$bucket % self::BUCKETS] -= $back;
             $left -= $back;
         }
-        $back = min($left, $now < $till ? $said : 0);
-        return [[$newest, $counts, $said - $back, $till], $cost - $left + $back];
+        $back = min($left, $now < $till ? $reported : 0);
+        return [[$newest, $counts, $reported - $back, $till], $cost - $left + $back];
     }
 
     public function rewind(array $state, int $now): array
     {
-        [$newest, $counts, $said, $till] = $state;
+        [$newest, $counts, $reported, $till] = $state;
         $till = min($till, $now + $this->spanUs);
         $bucket = intdiv($now, $this->bucketUs);
         if ($bucket >= $newest) {
-            return [$newest, $counts, $said, $till];
+            return [$newest, $counts, $reported, $till];
         }
         // The newest bucket is that of now, and the others keep their distances less one: the position of the clock in
         // its bucket is not known, so none of them may end sooner than it did.
@@ -115,7 +115,7 @@ final class Window extends Primitive
         for ($old = max($newest + 1 - self::BUCKETS, 0); $old <= $newest; $old++) {
             $earlier[min(max($old - $back, 0), $bucket) % self::BUCKETS] += $counts[$old % self::BUCKETS];
         }
-        return [$bucket, $earlier, $said, $till];
+        return [$bucket, $earlier, $reported, $till];
     }
 
     public function used(?array $state, int $now): int
@@ -149,8 +149,8 @@ final class Window extends Primitive
         if ($state === null) {
             return [];
         }
-        [$newest, $counts, $said, $till] = $state;
-        $counted = $now < $till && $said > 0 ? [[$till, $said]] : [];
+        [$newest, $counts, $reported, $till] = $state;
+        $counted = $now < $till && $reported > 0 ? [[$till, $reported]] : [];
         for ($bucket = $this->firstLive($newest, $now); $bucket <= $newest; $bucket++) {
             $count = $counts[$bucket % self::BUCKETS];
             if ($count > 0) {

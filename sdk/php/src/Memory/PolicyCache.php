@@ -22,7 +22,7 @@ final class PolicyCache implements Memory
     private const FORMAT = '7';
 
     /** The time for which a process uses what it read from the cache, in ns: a decision must not wait for a cache. */
-    private const BELIEVED_NS = 1_000_000_000;
+    private const FRESH_NS = 1_000_000_000;
 
     /** The time for which the other memory holds values that the cache did not take, in s. */
     private const REFUSED_S = 60;
@@ -53,7 +53,7 @@ final class PolicyCache implements Memory
         }
         $value ??= $this->memory->get("refused:$key");
         if ($key === 'policies' && $value !== null) {
-            $this->held = [$value, hrtime(true) + self::BELIEVED_NS];
+            $this->held = [$value, hrtime(true) + self::FRESH_NS];
         }
         return $value;
     }
@@ -64,7 +64,7 @@ final class PolicyCache implements Memory
             return $this->memory->set($key, $value, $ttlS);
         }
         if ($key === 'policies') {
-            $this->held = [$value, hrtime(true) + self::BELIEVED_NS];
+            $this->held = [$value, hrtime(true) + self::FRESH_NS];
         }
         try {
             $isKept = $this->cache->set($this->name($key), $value, $ttlS === 0 ? null : $ttlS);

@@ -16,7 +16,7 @@ use Sluicegate\Ranges;
 use Sluicegate\Redis\Keys;
 use Sluicegate\Redis\Store;
 use Sluicegate\Redis\StoreFailure;
-use Sluicegate\Redis\WhoseTime;
+use Sluicegate\Redis\TimeSource;
 use Sluicegate\Rules\Unreadable;
 
 /**
@@ -101,10 +101,10 @@ final class Policies
     }
 
     /** Returns the clock by which servers decide. */
-    public function whoseTime(): WhoseTime
+    public function timeSource(): TimeSource
     {
         [$held, $this->read] = [$this->read ?? $this->held(), null];
-        return WhoseTime::from($held['time']);
+        return TimeSource::from($held['time']);
     }
 
     /** Returns the number of nodes that share limits without Redis; null if servers do not publish it. */
@@ -129,9 +129,9 @@ final class Policies
         try {
             $values = $this->store->read(Keys::POLICIES, ['HMGET', Keys::POLICIES, ...$fields]);
         } catch (StoreFailure $e) {
-            $cause = $e->what() . ': ' . SluicegateException::cut($e->getMessage());
+            $cause = $e->what() . ': ' . SluicegateException::truncate($e->getMessage());
             [$held['found'], $held['cause']] = [self::AWAY, $cause];
-            $this->say($this->away($held['cause']), $held, $e->word);
+            $this->logProblem($this->away($held['cause']), $held, $e->word);
             $this->memory->set('policies', $held, 0);
             return false;
         }
@@ -201,13 +201,13 @@ final class Policies
         if ($policy instanceof Policy) {
             return $policy;
         }
-        $why = $this->missing($name, $policy, $this->held());
-        if ($why instanceof InvalidRequest) {
+        $reason = $this->missing($name, $policy, $this->held());
+        if ($reason instanceof InvalidRequest) {
             // Clients do not see which policy it is.
             $where = "in the Redis at {$this->store->address()}";
             $this->log?->trouble("policy:$name", "policy `$name` is not published $where; requests get no decision");
         }
-        throw $why;
+        throw $reason;
     }
 
     /**
@@ -250,17 +250,17 @@ final class Policies
         if ($revision === null) {
             $held['found'] = self::NOTHING;
             if ($names !== []) {
-                $this->say(NothingPublished::text($this->store->address()), $held, 'nothing');
+                $this->logProblem(NothingPublished::text($this->store->address()), $held, 'nothing');
             }
             return $held;
         }
         if (($found['#format'] ?? null) !== self::FORMAT) {
             $held['found'] = self::LATER_FORMAT;
-            $this->say($this->laterFormat(), $held, 'format');
+            $this->logProblem($this->laterFormat(), $held, 'format');
             return $held;
         }
         $held['found'] = self::PUBLISHED;
-        $time = ($found['#clock'] ?? 'server') === 'client' ? WhoseTime::Caller : WhoseTime::Server;
+        $time = ($found['#clock'] ?? 'server') === 'client' ? TimeSource::Caller : TimeSource::Server;
         $held['time'] = $time->value;
         $held['nodes'] = self::decimal($found['#nodes'] ?? null) ?: null;
         if ($held['revision'] !== null && $revision < $held['revision'] && !$held['earlier']) {
@@ -311,7 +311,7 @@ final class Policies
      * @param Held $held
      * @param string $word the kind of problem
      */
-    private function say(string $what, array $held, string $word): void
+    private function logProblem(string $what, array $held, string $word): void
     {
         $meanwhile = $held['revision'] === null
             ? 'none is held, so requests that need a policy get no decision'

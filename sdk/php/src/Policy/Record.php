@@ -206,9 +206,9 @@ final readonly class Record
         return $this->path === '' ? $name : "$this->path.$name";
     }
 
-    private function damaged(string $name, string $why): Unreadable
+    private function damaged(string $name, string $reason): Unreadable
     {
-        return Unreadable::damaged("{$this->at($name)}: $why");
+        return Unreadable::damaged("{$this->at($name)}: $reason");
     }
 
     /** Returns the error for a text that only a later version can read. */

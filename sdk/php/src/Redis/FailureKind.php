@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Redis;
 
 /**
- * The reason why Redis did not decide a question.
+ * The reason why Redis did not decide a request.
  *
  * @internal
  */

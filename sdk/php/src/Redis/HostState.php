@@ -10,10 +10,10 @@ namespace Sluicegate\Redis;
  *
  * @internal
  */
-final class HostNote
+final class HostState
 {
-    /** The time for which APCu keeps it, in s; after a failure it is asked for again at once. */
-    private const BELIEVED_S = 60;
+    /** The time for which APCu keeps it, in s; after a failure it is looked up again at once. */
+    private const KEPT_S = 60;
 
     private mixed $value = null;
     private readonly bool $hasApcu;
@@ -23,7 +23,7 @@ final class HostNote
         $this->hasApcu = function_exists('apcu_enabled') && apcu_enabled();
     }
 
-    /** Returns the note; null if there is none. */
+    /** Returns the value; null if there is none. */
     public function get(): mixed
     {
         if ($this->value === null && $this->hasApcu) {
@@ -37,11 +37,11 @@ final class HostNote
     {
         $this->value = $value;
         if ($this->hasApcu) {
-            apcu_store("sluicegate:$this->about", $value, self::BELIEVED_S);
+            apcu_store("sluicegate:$this->about", $value, self::KEPT_S);
         }
     }
 
-    /** Deletes the note. */
+    /** Deletes the value. */
     public function forget(): void
     {
         $this->value = null;

@@ -27,8 +27,8 @@ final class Keys
         return 'sg:rules:' . self::base64($hash) . ':' . bin2hex($generation);
     }
 
-    /** Returns the key at which the script notes that a debt was charged. */
-    public static function noted(string $stateKey, string $id): string
+    /** Returns the key at which the script records that a debt was charged. */
+    public static function debt(string $stateKey, string $id): string
     {
         return $stateKey . ':' . self::base64($id);
     }

@@ -11,6 +11,6 @@ namespace Sluicegate\Redis;
  */
 interface Nodes
 {
-    /** Returns the name of the server that was asked last. */
-    public function asked(): string;
+    /** Returns the name of the server that got the last command. */
+    public function lastNode(): string;
 }

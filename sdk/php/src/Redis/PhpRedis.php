@@ -16,7 +16,7 @@ use Sluicegate\Secrets;
  */
 final class PhpRedis implements Runner
 {
-    /** The longest time that connecting may take, in s; a question ends after 10 s anyway. */
+    /** The longest time that connecting may take, in s; a request ends after 10 s anyway. */
     private const TIMEOUT_MAX_S = 10;
 
     /** Messages of the extension where the other end closed the connection. */
@@ -74,10 +74,10 @@ final class PhpRedis implements Runner
     }
 
     /**
-     * A persistent connection to the master that Sentinels name. Processes of a host ask them once a minute (each
+     * A persistent connection to the master that Sentinels name. Processes of a host query them once a minute (each
      * request without APCu), and again where the master does not answer or has become a replica.
      *
-     * @param non-empty-list<string> $sentinels `host:port` each, asked in this order until one answers
+     * @param non-empty-list<string> $sentinels `host:port` each, queried in this order until one answers
      * @param string $master its name there, such as `mymaster`
      * @param array<mixed>|string|null $auth at the master: a password, or a user and a password
      * @param array<mixed>|string|null $sentinelAuth at the Sentinels
@@ -91,8 +91,8 @@ final class PhpRedis implements Runner
         float $timeout = 0.1,
     ): self {
         $auth = $auth === null ? null : (array) $auth;
-        $who = new Sentinels($sentinels, $master, $sentinelAuth === null ? null : (array) $sentinelAuth);
-        return new self(new Redis(), ['', 0, '', $auth, $timeout, 0], sentinels: $who);
+        $finder = new Sentinels($sentinels, $master, $sentinelAuth === null ? null : (array) $sentinelAuth);
+        return new self(new Redis(), ['', 0, '', $auth, $timeout, 0], sentinels: $finder);
     }
 
     /**
@@ -192,12 +192,12 @@ final class PhpRedis implements Runner
             $this->leaveToParent();
         }
         if ($this->isOwn) {
-            return $this->ask($command, $leftUs);
+            return $this->send($command, $leftUs);
         }
         // A timeout of 0, that of PHP, would be none at all on a connection that is open.
         $timeout = $this->client->getOption(Redis::OPT_READ_TIMEOUT) ?: (float) ini_get('default_socket_timeout');
         try {
-            return $this->ask($command, $leftUs);
+            return $this->send($command, $leftUs);
         } finally {
             $this->client->setOption(Redis::OPT_READ_TIMEOUT, $timeout);
             $this->timeoutMs = 0;
@@ -205,7 +205,7 @@ final class PhpRedis implements Runner
     }
 
     /** @param non-empty-list<string|int> $command */
-    private function ask(array $command, int $leftUs): mixed
+    private function send(array $command, int $leftUs): mixed
     {
         $client = $this->client;
         try {
@@ -281,10 +281,10 @@ final class PhpRedis implements Runner
             [$host, $port] = $this->sentinels->master($timeout);
             $id = self::persistentId($host, $port, $auth);
         }
-        $why = '';
-        // The first warning says why, such as a certificate that is not valid.
-        set_error_handler(static function (int $level, string $text) use (&$why): bool {
-            $why = $why === '' ? ': ' . preg_replace('/^Redis::p?connect\(\): /', '', $text) : $why;
+        $warning = '';
+        // The first warning has the cause, such as a certificate that is not valid.
+        set_error_handler(static function (int $level, string $text) use (&$warning): bool {
+            $warning = $warning === '' ? ': ' . preg_replace('/^Redis::p?connect\(\): /', '', $text) : $warning;
             return true;
         });
         try {
@@ -295,7 +295,7 @@ final class PhpRedis implements Runner
             restore_error_handler();
         }
         if (!$connected) {
-            throw new RedisException("cannot connect to $host:$port$why");
+            throw new RedisException("cannot connect to $host:$port$warning");
         }
         self::withoutRetries($this->client);
         $this->client->setOption(Redis::OPT_READ_TIMEOUT, $left());

@@ -22,7 +22,7 @@ final class PhpRedisCluster implements Runner, Nodes
 
     private const SLOTS = 16384;
 
-    private readonly HostNote $map;
+    private readonly HostState $map;
 
     /** @var array<string, PhpRedis> by `host:port`; a cluster has up to 1,000 */
     private array $nodes = [];
@@ -30,7 +30,7 @@ final class PhpRedisCluster implements Runner, Nodes
     /** @var array<int, string> the new nodes of slots that moved since the map was read */
     private array $moved = [];
 
-    /** The node that was asked last. */
+    /** The node that got the last command. */
     private ?string $last = null;
 
     /** @var array<int, int> the CRC of each byte */
@@ -47,7 +47,7 @@ final class PhpRedisCluster implements Runner, Nodes
         #[SensitiveParameter] private readonly array|string|null $auth = null,
         private readonly float $timeout = 0.1,
     ) {
-        $this->map = new HostNote('slots:' . $this->endpoint());
+        $this->map = new HostState('slots:' . $this->endpoint());
     }
 
     public function run(string $key, array $command, int $leftUs): mixed
@@ -55,16 +55,16 @@ final class PhpRedisCluster implements Runner, Nodes
         $ends = hrtime(true) + 1000 * $leftUs;
         if ($command[0] === 'SCRIPT' && $this->last !== null) {
             // It goes to the node that does not have the script: while a slot moves, that is not the slot's owner.
-            return $this->ask($this->last, $command, $ends);
+            return $this->send($this->last, $command, $ends);
         }
         $slot = self::slot($key);
         $at = $this->moved[$slot] ?? $this->owner($slot, $leftUs);
-        $reply = $this->ask($at, $command, $ends);
+        $reply = $this->send($at, $command, $ends);
         for ($redirect = 0; $redirect < self::REDIRECTS_MAX && $reply instanceof ErrorReply; $redirect++) {
             if (!preg_match('/^(MOVED|ASK) \d+ (\S+)/', $reply->message, $to)) {
                 break;
             }
-            // Without a host, a redirection means the host that was asked.
+            // Without a host, a redirection means the host that redirects.
             $at = $to[2][0] === ':' ? substr($at, 0, (int) strrpos($at, ':')) . $to[2] : $this->scheme() . $to[2];
             if ($to[1] === 'MOVED') {
                 $this->moved[$slot] = $at;
@@ -73,9 +73,9 @@ final class PhpRedisCluster implements Runner, Nodes
                     $this->map->forget();
                 }
             } else {
-                $this->ask($at, ['ASKING'], $ends);
+                $this->send($at, ['ASKING'], $ends);
             }
-            $reply = $this->ask($at, $command, $ends);
+            $reply = $this->send($at, $command, $ends);
         }
         return $reply;
     }
@@ -86,7 +86,7 @@ final class PhpRedisCluster implements Runner, Nodes
     }
 
     /** @internal */
-    public function asked(): string
+    public function lastNode(): string
     {
         return (string) $this->last;
     }
@@ -109,7 +109,7 @@ final class PhpRedisCluster implements Runner, Nodes
      * @param non-empty-list<string|int> $command
      * @param int $ends the deadline of its reply, in ns of `hrtime`
      */
-    private function ask(string $at, array $command, int $ends): mixed
+    private function send(string $at, array $command, int $ends): mixed
     {
         $this->nodes[$at] ??= $this->connection($at);
         $this->last = $at;
@@ -147,7 +147,7 @@ final class PhpRedisCluster implements Runner, Nodes
         $ends = hrtime(true) + 1000 * $leftUs;
         foreach ($this->seeds as $number => $seed) {
             try {
-                $ranges = $this->ask($seed, ['CLUSTER', 'SLOTS'], $ends);
+                $ranges = $this->send($seed, ['CLUSTER', 'SLOTS'], $ends);
             } catch (ConnectionFailure $e) {
                 if ($number === array_key_last($this->seeds)) {
                     throw new ConnectionFailure($e->getMessage(), false, $e, $e->word);

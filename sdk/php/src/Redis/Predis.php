@@ -18,7 +18,7 @@ use Predis\Response\Status;
  * has no effect.
  *
  * Predis sends a command again by itself after a lost connection to a cluster or a master, so this package chooses the
- * node, and asks it directly.
+ * node, and sends to it directly.
  */
 final class Predis implements Runner, Nodes
 {
@@ -31,8 +31,8 @@ final class Predis implements Runner, Nodes
     /** The node that answered last. */
     private ?NodeConnectionInterface $last = null;
 
-    /** The name of the node that was asked last. */
-    private string $asked = '';
+    /** The name of the node that got the last command. */
+    private string $lastNode = '';
 
     /** The process whose connections these are. */
     private int $pid;
@@ -57,7 +57,7 @@ final class Predis implements Runner, Nodes
         $command = array_map(strval(...), $command);
         // A script goes to the node that does not have it: while a slot moves, that is not the slot's owner.
         $node = $command[0] === 'SCRIPT' && $this->last !== null ? $this->last : $this->node($key);
-        $reply = $this->ask($node, $command, $leftUs);
+        $reply = $this->send($node, $command, $leftUs);
         for ($redirect = 0; $redirect < self::REDIRECTS_MAX && $reply instanceof ErrorReply; $redirect++) {
             if (!preg_match('/^(MOVED|ASK) (\d+) (\S+)/', $reply->message, $to)) {
                 break;
@@ -66,9 +66,9 @@ final class Predis implements Runner, Nodes
             if ($to[1] === 'MOVED') {
                 $this->moved[(int) $to[2]] = $node;
             } else {
-                $this->ask($node, ['ASKING'], $leftUs);
+                $this->send($node, ['ASKING'], $leftUs);
             }
-            $reply = $this->ask($node, $command, $leftUs);
+            $reply = $this->send($node, $command, $leftUs);
         }
         if ($reply instanceof ErrorReply && $reply->code() === 'READONLY') {
             // The master has become a replica.
@@ -98,9 +98,9 @@ final class Predis implements Runner, Nodes
     }
 
     /** @internal */
-    public function asked(): string
+    public function lastNode(): string
     {
-        return $this->asked;
+        return $this->lastNode;
     }
 
     private function node(string $key): NodeConnectionInterface
@@ -129,9 +129,9 @@ final class Predis implements Runner, Nodes
     }
 
     /** @param non-empty-list<string> $command */
-    private function ask(NodeConnectionInterface $node, array $command, int $leftUs): mixed
+    private function send(NodeConnectionInterface $node, array $command, int $leftUs): mixed
     {
-        $this->asked = (string) $node;
+        $this->lastNode = (string) $node;
         try {
             $node->connect();
             self::await($node, max($leftUs, 1000));

@@ -50,7 +50,7 @@ final readonly class Reply
     /**
      * Decodes a reply; null if the bytes are not a reply of the script.
      *
-     * @param int $rules the number of rules that were asked
+     * @param int $rules the number of rules of the request
      * @param bool $withDebt whether a debt was sent
      * @param bool $isSupported whether the rules support the verb: then UNSUPPORTED is not a reply of the script
      */
@@ -105,10 +105,10 @@ final readonly class Reply
     }
 
     /**
-     * Returns the permits in use of each rule that was asked, by its place: more than the limit, if that was lowered
+     * Returns the permits in use of each rule of the request, by its place: more than the limit, if that was lowered
      * or permits are booked. Only for REFUSED and ALLOWED.
      *
-     * @param RuleSet $set the rules that were asked
+     * @param RuleSet $set the rules of the request
      * @return list<int>
      */
     public function inUse(RuleSet $set): array

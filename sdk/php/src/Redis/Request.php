@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Redis;
 
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Verb;
 
 /**
@@ -23,21 +23,21 @@ final class Request
      * @param list<int> $debts permits to charge before, of each rule; empty: none
      */
     public static function encode(
-        Ask $ask,
-        WhoseTime $time,
+        KernelRequest $request,
+        TimeSource $time,
         int $nowUs,
         array $windows,
         string $before = '',
         array $debts = [],
     ): string {
-        $end = $time === WhoseTime::Server ? '' : self::u7($nowUs);
+        $end = $time === TimeSource::Server ? '' : self::u7($nowUs);
         foreach (array_filter($windows) as [$from, $till]) {
             $end .= self::u7($from) . self::u7($till);
         }
         $end .= $before;
-        $bytes = pack('CCV', $ask->verb->value, $time->value, $ask->cost);
-        $bytes .= $ask->verb === Verb::Reserve ? self::u7($ask->maxWaitUs ?? Ask::MAX_WAIT_US) : '';
-        $bytes .= $ask->permit . $end;
+        $bytes = pack('CCV', $request->verb->value, $time->value, $request->cost);
+        $bytes .= $request->verb === Verb::Reserve ? self::u7($request->maxWaitUs ?? KernelRequest::MAX_WAIT_US) : '';
+        $bytes .= $request->permit . $end;
         if ($debts === []) {
             return $bytes;
         }

@@ -15,10 +15,10 @@ use SensitiveParameter;
  */
 final class Sentinels
 {
-    private readonly HostNote $master;
+    private readonly HostState $master;
 
     /**
-     * @param non-empty-list<string> $addresses `host:port` each, asked in this order until one answers
+     * @param non-empty-list<string> $addresses `host:port` each, queried in this order until one answers
      * @param string $name the name of the master
      * @param array<mixed>|null $auth credentials at the Sentinels
      */
@@ -27,7 +27,7 @@ final class Sentinels
         private readonly string $name,
         #[SensitiveParameter] private readonly ?array $auth,
     ) {
-        $this->master = new HostNote('master:' . $this->endpoint());
+        $this->master = new HostState('master:' . $this->endpoint());
     }
 
     /** Returns the names of the master and its Sentinels in one text. */
@@ -41,7 +41,7 @@ final class Sentinels
      *
      * @param float $timeout seconds that each Sentinel may take
      * @return array{string, int}
-     * @throws RedisException if no Sentinel knows it
+     * @throws RedisException if no Sentinel has it
      */
     public function master(float $timeout): array
     {
@@ -50,7 +50,7 @@ final class Sentinels
             return $kept;
         }
         foreach ($this->addresses as $address) {
-            $found = $this->ask($address, $timeout);
+            $found = $this->query($address, $timeout);
             if ($found !== null) {
                 $this->master->set($found);
                 return $found;
@@ -66,7 +66,7 @@ final class Sentinels
     }
 
     /** @return array{string, int}|null */
-    private function ask(string $address, float $timeout): ?array
+    private function query(string $address, float $timeout): ?array
     {
         $colon = strrpos($address, ':');
         $host = $colon === false ? $address : substr($address, 0, $colon);

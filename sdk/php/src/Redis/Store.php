@@ -12,13 +12,13 @@ use Sluicegate\Rules\RuleSet;
 use Sluicegate\Rules\Unreadable;
 
 /**
- * Asks Redis for decisions. A call is sent again only if Redis refused it before it began.
+ * Decides in Redis. A call is sent again only if Redis refused it before it began.
  *
  * @internal
  */
 final class Store
 {
-    /** The most calls of the script for one question; more mean that others convert the key between any two. */
+    /** The most calls of the script for one request; more mean that others convert the key between any two. */
     private const CALLS_MAX = 8;
 
     /** The most times that a call is sent again after NOSCRIPT or TRYAGAIN, which mean that it did not begin. */
@@ -31,7 +31,7 @@ final class Store
     private const GRACE_MS = 1_200_000;
 
     /**
-     * The deadline of questions right after a start, in µs: all workers compile and connect at once then, and the
+     * The deadline of requests right after a start, in µs: all workers compile and connect at once then, and the
      * machine is busy with that, not Redis.
      */
     private const COLD_DEADLINE_US = 500_000;
@@ -62,7 +62,7 @@ final class Store
     private ?int $startedNs = null;
 
     /**
-     * @param int $deadlineUs the longest time of all calls of a question together
+     * @param int $deadlineUs the longest time of all calls of a request together
      * @param bool $startsCold whether the first seconds of the host have a longer deadline; its memory must outlive
      *   requests, or each request would be a start
      */
@@ -86,17 +86,17 @@ final class Store
      * @throws StoreFailure if Redis does not decide
      * @throws InvalidRequest if the rules do not support the verb
      */
-    public function ask(Question $question): Answer
+    public function decide(StoreRequest $request): Answer
     {
         $this->begin();
-        $this->announce($question);
-        [$rules, $before] = [$question->rules, ''];
+        $this->announce($request);
+        [$rules, $before] = [$request->rules, ''];
         for ($call = 0; $call < self::CALLS_MAX; $call++) {
-            $reply = $this->call($question, $rules, $before);
+            $reply = $this->call($request, $rules, $before);
             if ($reply->kind !== Reply::UNKNOWN_RULES) {
-                return $this->answer($question, $rules, $reply);
+                return $this->answer($request, $rules, $reply);
             }
-            [$rules, $before] = $this->rulesFor($question, $reply->text);
+            [$rules, $before] = $this->rulesFor($request, $reply->text);
         }
         throw new StoreFailure(FailureKind::Contended, false, 'the rules of the key changed with every call');
     }
@@ -114,20 +114,20 @@ final class Store
         return $reply instanceof ErrorReply ? throw StoreFailure::of($reply) : $reply;
     }
 
-    private function announce(Question $question): void
+    private function announce(StoreRequest $request): void
     {
-        $key = $question->rules->key;
+        $key = $request->rules->key;
         if ($key === null) {
             return;
         }
         $last = $this->memory->get("announced:$key");
-        $since = $last === null ? -1 : $question->nowUs - $last;
+        $since = $last === null ? -1 : $request->nowUs - $last;
         if ($since >= 0 && $since < 1_000_000 * self::ANNOUNCE_EVERY_S) {
             return;
         }
-        $this->memory->set("announced:$key", $question->nowUs, self::ANNOUNCE_EVERY_S);
-        $set = $question->rules->set;
-        $life = $set->lifeMs + self::GRACE_MS + ($question->time === WhoseTime::Server ? 0 : self::DAY_MS);
+        $this->memory->set("announced:$key", $request->nowUs, self::ANNOUNCE_EVERY_S);
+        $set = $request->rules->set;
+        $life = $set->lifeMs + self::GRACE_MS + ($request->time === TimeSource::Server ? 0 : self::DAY_MS);
         try {
             $reply = $this->run($key, ['SET', $key, $set->bytes, 'PX', min($life, RuleSet::LIFE_MAX_MS)]);
             if ($reply instanceof ErrorReply) {
@@ -142,23 +142,23 @@ final class Store
         }
     }
 
-    private function call(Question $question, SealedRules $rules, string $before): Reply
+    private function call(StoreRequest $request, SealedRules $rules, string $before): Reply
     {
-        $windows = $this->windows($question, $rules->set);
+        $windows = $this->windows($request, $rules->set);
         $count = count($rules->set->rules);
-        $debts = $question->debts;
-        if ($debts !== [] && $rules->set !== $question->rules->set) {
+        $debts = $request->debts;
+        if ($debts !== [] && $rules->set !== $request->rules->set) {
             // Where another version's rules decide, each of them is charged the most that any rule owes.
             $debts = array_fill(0, $count, max($debts));
         }
         $keys = $debts === []
-            ? [1, $question->key]
-            : [2, $question->key, Keys::noted($question->key, $question->debtId)];
-        $request =
-            Request::encode($question->ask, $question->time, $question->nowUs, $windows, $before, $debts);
-        $command = ['EVALSHA', Script::SHA1, ...$keys, $rules->blob, $request];
-        $bytes = $this->evaluate($question->key, $command);
-        $isSupported = $rules->set->kernel()->supports($question->ask->verb);
+            ? [1, $request->key]
+            : [2, $request->key, Keys::debt($request->key, $request->debtId)];
+        $encoded =
+            Request::encode($request->kernelRequest, $request->time, $request->nowUs, $windows, $before, $debts);
+        $command = ['EVALSHA', Script::SHA1, ...$keys, $rules->blob, $encoded];
+        $bytes = $this->evaluate($request->key, $command);
+        $isSupported = $rules->set->kernel()->supports($request->kernelRequest->verb);
         $reply = is_string($bytes) ? Reply::decode($bytes, $count, $debts !== [], $isSupported) : null;
         if ($reply === null) {
             $kind = is_string($bytes) ? FailureKind::ThisKey : FailureKind::NoAnswer;
@@ -187,18 +187,18 @@ final class Store
         }
     }
 
-    private function answer(Question $question, SealedRules $rules, Reply $reply): Answer
+    private function answer(StoreRequest $request, SealedRules $rules, Reply $reply): Answer
     {
         if ($reply->kind === Reply::UNSUPPORTED) {
             throw InvalidRequest::unsupportedVerb(
-                $question->ask->verb->text(),
-                $question->rules->policy ?? 'limit',
+                $request->kernelRequest->verb->text(),
+                $request->rules->policy ?? 'limit',
             );
         }
         if ($reply->outcome === null) {
             throw new StoreFailure(FailureKind::ThisKey, false, "malformed $reply->text");
         }
-        $own = $question->rules->set;
+        $own = $request->rules->set;
         $place = $reply->outcome->place;
         $limit = $rules->set->rules[$place]->limit;
         if ($rules->set === $own) {
@@ -208,15 +208,15 @@ final class Store
         $places = array_flip(array_column($own->rules, 'nameHash'));
         $decided = $places[$rules->set->rules[$place]->nameHash] ?? 0;
         $inUse = [];
-        $said = $reply->inUse($rules->set);
-        foreach ($said as $later => $used) {
+        $reported = $reply->inUse($rules->set);
+        foreach ($reported as $later => $used) {
             $named = $places[$rules->set->rules[$later]->nameHash] ?? null;
             if ($named !== null) {
                 $inUse[$named] = $used;
             }
         }
         if ($inUse === []) {
-            $inUse = [$said[$place]];
+            $inUse = [$reported[$place]];
         }
         // Each own rule counts as charged the least that any of the deciding rules was charged.
         $charged = $reply->charged === [] ? [] : array_fill(0, count($own->rules), min($reply->charged));
@@ -228,29 +228,29 @@ final class Store
      *
      * @return array{SealedRules, string} the rules to decide by, and the part of a request about the rules before them
      */
-    private function rulesFor(Question $question, string $state): array
+    private function rulesFor(StoreRequest $request, string $state): array
     {
-        $own = $question->rules;
+        $own = $request->rules;
         if ($own->policy === null) {
-            $wrote = SealedRules::atBeginOf($state);
-            return [$own, $wrote === null ? "\2" : "\1" . $wrote->blob];
+            $writer = SealedRules::atBeginOf($state);
+            return [$own, $writer === null ? "\2" : "\1" . $writer->blob];
         }
         $head = substr($state, 0, 11);
-        $wrote = strlen($head) === 11 ? $this->find($question, $own->policy, $head) : null;
-        if ($wrote === null) {
+        $writer = strlen($head) === 11 ? $this->find($request, $own->policy, $head) : null;
+        if ($writer === null) {
             return [$own, "\2"];
         }
-        return self::isLater($head, $own->head) ? [$wrote, ''] : [$own, "\1" . $wrote->blob];
+        return self::isLater($head, $own->head) ? [$writer, ''] : [$own, "\1" . $writer->blob];
     }
 
     /** Finds the rules of a generation, in the memory of the host or at their key. */
-    private function find(Question $question, string $policy, string $head): ?SealedRules
+    private function find(StoreRequest $request, string $policy, string $head): ?SealedRules
     {
         $generation = substr($head, 0, 6);
         $key = Keys::rules($policy, $generation);
         $bytes = $this->memory->get("rules:$key");
         if (!is_string($bytes)) {
-            $bytes = $this->run($question->key, ['GET', $key]);
+            $bytes = $this->run($request->key, ['GET', $key]);
             if ($bytes instanceof ErrorReply) {
                 throw StoreFailure::of($bytes);
             }
@@ -273,31 +273,31 @@ final class Store
     }
 
     /**
-     * Returns the calendar windows around now; later rules take those of the asker's rules with the same unit and zone.
+     * Returns the calendar windows around now; later rules take those of the own rules with the same unit and zone.
      *
      * @return list<array{int, int}|null>
      */
-    private function windows(Question $question, RuleSet $set): array
+    private function windows(StoreRequest $request, RuleSet $set): array
     {
-        $own = $question->rules->set;
+        $own = $request->rules->set;
         if ($set === $own) {
-            return $set->windowsAround($question->nowUs);
+            return $set->windowsAround($request->nowUs);
         }
-        return array_map(static function (Rule $rule) use ($own, $question): ?array {
+        return array_map(static function (Rule $rule) use ($own, $request): ?array {
             if (!($rule->flags & Rule::HAS_CALENDAR)) {
                 return null;
             }
-            foreach ($own->rules as $known) {
-                $same = array_slice($known->numbers, 3) === array_slice($rule->numbers, 3);
-                if ($known->calendar instanceof Calendar && $same) {
-                    return $known->calendar->windowAround($question->nowUs);
+            foreach ($own->rules as $ownRule) {
+                $same = array_slice($ownRule->numbers, 3) === array_slice($rule->numbers, 3);
+                if ($ownRule->calendar instanceof Calendar && $same) {
+                    return $ownRule->calendar->windowAround($request->nowUs);
                 }
             }
             throw new StoreFailure(FailureKind::ThisKey, false, 'later rules have another calendar');
         }, $set->rules);
     }
 
-    /** Begins a question: its calls end together. */
+    /** Begins a request: its calls end together. */
     private function begin(): void
     {
         $this->beganNs = hrtime(true);
@@ -308,7 +308,7 @@ final class Store
         $this->answered = false;
     }
 
-    /** Returns the instant of the first question of this host, in ns of `hrtime`. */
+    /** Returns the instant of the first request of this host, in ns of `hrtime`. */
     private function start(): int
     {
         return $this->memory->add('started', $this->beganNs, 0)
@@ -322,12 +322,12 @@ final class Store
         $now = hrtime(true);
         $leftUs = intdiv($this->endsNs - $now, 1000);
         if ($leftUs <= 0) {
-            throw new StoreFailure($this->silenceIs($now), false, 'the deadline has passed');
+            throw new StoreFailure($this->failureKind($now), false, 'the deadline has passed');
         }
         try {
             $reply = $this->runner->run($key, $command, $leftUs);
         } catch (ConnectionFailure $e) {
-            throw new StoreFailure($this->silenceIs($now), $e->sent, $e->getMessage(), $e, $e->word);
+            throw new StoreFailure($this->failureKind($now), $e->sent, $e->getMessage(), $e, $e->word);
         }
         $this->answered = true;
         $this->slow = 0;
@@ -335,21 +335,21 @@ final class Store
         return $reply;
     }
 
-    /** Returns the key of the last reply to this host: of the server that was asked, since others say nothing of it. */
+    /** Returns the key of the last reply to this host: of the server that got the last command, since others are not it. */
     private function replied(): string
     {
-        return 'replied' . ($this->runner instanceof Nodes ? ':' . $this->runner->asked() : '');
+        return 'replied' . ($this->runner instanceof Nodes ? ':' . $this->runner->lastNode() : '');
     }
 
     /**
      * Returns the kind of a call without a reply: failure.md, "Silent or busy". A connection that fails before the time
-     * is over is no answer. Else it is contended if Redis answered another call of the question. It is overloaded if
+     * is over is no answer. Else it is contended if Redis answered another call of the request. It is overloaded if
      * another process of the host got a reply since this call began; or if this process itself ran too late to see one,
-     * and the host has heard of Redis lately.
+     * and the host got a reply of Redis lately.
      *
      * @param int $since the begin of the call, in ns of `hrtime`
      */
-    private function silenceIs(int $since): FailureKind
+    private function failureKind(int $since): FailureKind
     {
         $now = hrtime(true);
         if ($now < $this->endsNs - 1_000_000) {

@@ -4,14 +4,14 @@ declare(strict_types=1);
 
 namespace Sluicegate\Redis;
 
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 
 /**
- * One question about one key for Redis.
+ * A request about one key to the store.
  *
  * @internal
  */
-final readonly class Question
+final readonly class StoreRequest
 {
     /**
      * @param string $key the state's key
@@ -22,8 +22,8 @@ final readonly class Question
     public function __construct(
         public string $key,
         public SealedRules $rules,
-        public Ask $ask,
-        public WhoseTime $time,
+        public KernelRequest $kernelRequest,
+        public TimeSource $time,
         public int $nowUs,
         public string $debtId = '',
         public array $debts = [],

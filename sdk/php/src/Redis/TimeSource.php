@@ -9,7 +9,7 @@ namespace Sluicegate\Redis;
  *
  * @internal
  */
-enum WhoseTime: int
+enum TimeSource: int
 {
     case Server = 0;
     case Given = 1;

@@ -14,7 +14,7 @@ use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\FallbackResponse;
 use Sluicegate\Health;
 use Sluicegate\HealthStatus;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 use Sluicegate\Mode;
@@ -23,7 +23,7 @@ use Sluicegate\OverflowKind;
 use Sluicegate\Verb;
 
 /**
- * Asks a server with JSON.
+ * Decides by a server, with JSON over HTTP.
  *
  * @internal
  */
@@ -41,17 +41,17 @@ final class HttpDecider extends Decider
     ) {
     }
 
-    public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    public function decide(string $policy, ?Limit $limit, string $key, KernelRequest $request): Decision
     {
         if ($limit !== null) {
             throw InvalidRequest::rules('a limit that is made in code needs a gate in direct mode');
         }
-        $isReserve = $ask->verb === Verb::Reserve;
+        $isReserve = $request->verb === Verb::Reserve;
         $body = $this->about($policy, $key);
-        $body += $ask->id === '' ? [] : ['id' => $ask->id];
-        $body += $ask->verb->hasCost() ? ['cost' => $ask->cost] : [];
-        $body += $isReserve ? ['max_wait_ms' => intdiv($ask->maxWaitUs ?? Ask::MAX_WAIT_US, 1000)] : [];
-        [$answer, $fields] = $this->post($isReserve ? 'check' : $ask->verb->text(), $policy, $body);
+        $body += $request->id === '' ? [] : ['id' => $request->id];
+        $body += $request->verb->hasCost() ? ['cost' => $request->cost] : [];
+        $body += $isReserve ? ['max_wait_ms' => intdiv($request->maxWaitUs ?? KernelRequest::MAX_WAIT_US, 1000)] : [];
+        [$answer, $fields] = $this->post($isReserve ? 'check' : $request->verb->text(), $policy, $body);
         return self::decision($policy, $answer, $fields['ratelimit-policy'] ?? '');
     }
 
@@ -67,7 +67,7 @@ final class HttpDecider extends Decider
      * Sends a request and returns the answer of the server.
      *
      * @param string $path the verb
-     * @return array{Said, array<string, string>} the answer, and header fields
+     * @return array{ResponseFields, array<string, string>} the answer, and header fields
      * @throws SluicegateException if it is an error, or not valid
      */
     public function post(string $path, string $policy, array $body): array
@@ -99,7 +99,7 @@ final class HttpDecider extends Decider
     }
 
     /**
-     * Asks for a batch of no checks, which a server refuses after it has read the token.
+     * Sends a batch of no checks, which a server refuses after it has read the token.
      *
      * @throws SluicegateException if the server does not answer, or does not accept the token
      */
@@ -114,7 +114,7 @@ final class HttpDecider extends Decider
         }
     }
 
-    /** @return array{Said, array<string, string>} */
+    /** @return array{ResponseFields, array<string, string>} */
     private function exchange(string $path, string $policy, array $body): array
     {
         $json = json_encode($body, JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES);
@@ -126,7 +126,9 @@ final class HttpDecider extends Decider
         if (!is_array($answer)) {
             throw new ServerProblem($status, 'the answer is no object of JSON');
         }
-        return $status === 200 ? [Said::of($answer), $fields] : throw $this->problem($path, $policy, $status, $answer);
+        return $status === 200
+            ? [ResponseFields::of($answer), $fields]
+            : throw $this->problem($path, $policy, $status, $answer);
     }
 
     /**
@@ -134,34 +136,38 @@ final class HttpDecider extends Decider
      *
      * @throws ServerProblem if it is not a decision
      */
-    public static function decision(string $policy, Said $said, string $quotas): Decision
+    public static function decision(string $policy, ResponseFields $answer, string $quotas): Decision
     {
-        $with = $said->has('response') ? $said->object('response') : null;
-        $overflow = !$said->has('overflow') ? null : new Overflow(
-            OverflowKind::tryFrom($said->text('overflow')) ?? OverflowKind::Reject,
-            tag: $said->has('tag') ? $said->text('tag') : null,
-            response: $with === null
+        $response = $answer->has('response') ? $answer->object('response') : null;
+        $overflow = !$answer->has('overflow') ? null : new Overflow(
+            OverflowKind::tryFrom($answer->text('overflow')) ?? OverflowKind::Reject,
+            tag: $answer->has('tag') ? $answer->text('tag') : null,
+            response: $response === null
                 ? null
-                : new FallbackResponse($with->whole('status'), $with->texts('headers'), $with->text('body')),
-            target: $said->has('target') ? $said->text('target') : null,
+                : new FallbackResponse(
+                    $response->whole('status'),
+                    $response->texts('headers'),
+                    $response->text('body'),
+                ),
+            target: $answer->has('target') ? $answer->text('target') : null,
         );
         $outcome = new Outcome(
-            $said->bool('allowed'),
+            $answer->bool('allowed'),
             0,
-            $said->whole('granted'),
-            $said->whole('wait_us'),
-            $said->wholeOrNull('retry_after_us'),
-            $said->whole('remaining'),
-            $said->whole('reset_after_us'),
+            $answer->whole('granted'),
+            $answer->whole('wait_us'),
+            $answer->wholeOrNull('retry_after_us'),
+            $answer->whole('remaining'),
+            $answer->whole('reset_after_us'),
         );
         return new Decision(
             $outcome,
-            $said->whole('limit'),
+            $answer->whole('limit'),
             $policy,
-            $said->text('rule'),
-            $said->has('mode') ? Mode::tryFrom($said->text('mode')) ?? Mode::Store : Mode::Store,
+            $answer->text('rule'),
+            $answer->has('mode') ? Mode::tryFrom($answer->text('mode')) ?? Mode::Store : Mode::Store,
             $overflow,
-            $said->has('held_us') ? $said->whole('held_us') : 0,
+            $answer->has('held_us') ? $answer->whole('held_us') : 0,
             $quotas,
         );
     }
@@ -173,7 +179,9 @@ final class HttpDecider extends Decider
      */
     public function problem(string $verb, string $policy, int $status, array $problem): SluicegateException
     {
-        $detail = is_string($problem['detail'] ?? null) ? SluicegateException::cut($problem['detail']) : 'no detail';
+        $detail = is_string($problem['detail'] ?? null)
+            ? SluicegateException::truncate($problem['detail'])
+            : 'no detail';
         $type = is_string($problem['type'] ?? null) ? $problem['type'] : '';
         $charged = Charged::ofProblem($problem['charged'] ?? null);
         $exception = match (true) {
@@ -182,12 +190,12 @@ final class HttpDecider extends Decider
             $type === 'urn:sluicegate:problem:not-configured' => $this->app === '' && !$this->hasToken
                 ? new InvalidRequest('app_missing', $detail)
                 : new InvalidRequest('policy_not_available', $detail),
-            $type === 'urn:sluicegate:problem:no-store' => StoreUnavailable::said($detail, $charged),
+            $type === 'urn:sluicegate:problem:no-store' => StoreUnavailable::ofServer($detail, $charged),
             str_starts_with($detail, 'op: ') => $policy === ''
                 ? new InvalidRequest('unsupported_verb', $detail)
                 : InvalidRequest::unsupportedVerb($verb, $policy),
             default => new ServerProblem($status, $detail),
         };
-        return $exception->saying($charged);
+        return $exception->setCharged($charged);
     }
 }

@@ -12,7 +12,7 @@ use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Log;
 use Sluicegate\Observer;
 use Sluicegate\OnStoreFailure;
@@ -20,7 +20,7 @@ use Sluicegate\Ranges;
 use Sluicegate\Secrets;
 
 /**
- * A gate that asks a server over HTTP. Beyond other gates it has batches, `settle` and `explain`.
+ * A gate that sends its requests to a server over HTTP. Beyond other gates it has batches, `settle` and `explain`.
  */
 final class HttpGate extends Gate
 {
@@ -74,9 +74,9 @@ final class HttpGate extends Gate
         [$answer] = $this->server->post('check:batch', '', ['checks' => $this->bodies($checks)]);
         $checks = array_values($checks);
         return array_map(
-            fn (mixed $said, Check $check): Decision|SluicegateException => is_array($said) && isset($said['detail'])
-                ? $this->server->problem('check', $check->policy, Said::of($said)->whole('status'), $said)
-                : HttpDecider::decision($check->policy, Said::of($said), ''),
+            fn (mixed $item, Check $check): Decision|SluicegateException => is_array($item) && isset($item['detail'])
+                ? $this->server->problem('check', $check->policy, ResponseFields::of($item)->whole('status'), $item)
+                : HttpDecider::decision($check->policy, ResponseFields::of($item), ''),
             $this->decisions($answer, count($checks)),
             $checks,
         );
@@ -95,15 +95,15 @@ final class HttpGate extends Gate
         $checks = array_values($checks);
         $allowed = $answer->bool('allowed');
         $refused = $allowed ? null : $answer->whole('refused');
-        $asked = $allowed ? $checks : array_slice($checks, $refused, 1);
-        if ($asked === []) {
+        $answered = $allowed ? $checks : array_slice($checks, $refused, 1);
+        if ($answered === []) {
             throw new ServerProblem(200, 'the answer does not go with the checks');
         }
         return new AtomicAnswer($allowed, $refused, array_map(
-            static fn (mixed $said, Check $check): Decision =>
-                HttpDecider::decision($check->policy, Said::of($said), ''),
-            $this->decisions($answer, count($asked)),
-            $asked,
+            static fn (mixed $item, Check $check): Decision =>
+                HttpDecider::decision($check->policy, ResponseFields::of($item), ''),
+            $this->decisions($answer, count($answered)),
+            $answered,
         ));
     }
 
@@ -122,7 +122,7 @@ final class HttpGate extends Gate
         Ranges::key($key);
         Ranges::id($id);
         Ranges::cost($charged);
-        Ranges::number('cost', $cost, 0, Ask::COST_MAX);
+        Ranges::number('cost', $cost, 0, KernelRequest::COST_MAX);
         $body = $this->server->about($policy, (string) $key) + ['id' => $id, 'charged' => $charged, 'cost' => $cost];
         return $this->observer->watch($policy, 'settle', function () use ($policy, $body): Settlement {
             [$answer] = $this->server->post('settle', $policy, $body);
@@ -177,7 +177,7 @@ final class HttpGate extends Gate
 
     private static function rule(mixed $value): ExplainedRule
     {
-        $rule = Said::of($value);
+        $rule = ResponseFields::of($value);
         $left = $rule->has('left') ? $rule->object('left') : null;
         return new ExplainedRule(
             $rule->text('name'),
@@ -191,11 +191,11 @@ final class HttpGate extends Gate
         );
     }
 
-    private function decisions(Said $answer, int $count): array
+    private function decisions(ResponseFields $answer, int $count): array
     {
-        $said = $answer->items('answers');
-        return count($said) === $count
-            ? $said
+        $items = $answer->items('answers');
+        return count($items) === $count
+            ? $items
             : throw new ServerProblem(200, 'the answer does not go with the checks');
     }
 }

@@ -14,7 +14,7 @@ use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\FallbackResponse;
 use Sluicegate\Health;
 use Sluicegate\HealthStatus;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 use Sluicegate\Mode;
@@ -26,7 +26,7 @@ use Sluicegate\Redis\Runner;
 use Sluicegate\Verb;
 
 /**
- * Asks a server over RESP, the protocol of Redis: for servers on the same host or nearby.
+ * Decides by a server over RESP, the protocol of Redis: for servers on the same host or nearby.
  *
  * @internal
  */
@@ -40,10 +40,10 @@ final class RespDecider extends Decider
     ) {
     }
 
-    public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    public function decide(string $policy, ?Limit $limit, string $key, KernelRequest $request): Decision
     {
         try {
-            $decision = $this->ask($policy, $limit, $key, $ask);
+            $decision = $this->send($policy, $limit, $key, $request);
         } catch (SluicegateException $e) {
             $this->log->failed($policy, $e);
             throw $e;
@@ -70,25 +70,25 @@ final class RespDecider extends Decider
             : new Health(HealthStatus::Up, $this->log->address);
     }
 
-    private function ask(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    private function send(string $policy, ?Limit $limit, string $key, KernelRequest $request): Decision
     {
         if ($limit !== null) {
             throw InvalidRequest::rules('a limit that is made in code needs a gate in direct mode');
         }
-        $verb = $ask->verb;
+        $verb = $request->verb;
         if ($verb === Verb::AtMost) {
             throw InvalidRequest::notOnThisWire($verb->text(), 'RESP');
         }
         $name = $verb === Verb::Reserve ? 'CHECK' : strtoupper($verb->text());
-        $command = ["SG.$name", $policy, $key, ...($ask->id === '' ? [] : [$ask->id])];
+        $command = ["SG.$name", $policy, $key, ...($request->id === '' ? [] : [$request->id])];
         if ($verb->hasCost()) {
-            array_push($command, 'COST', $ask->cost);
+            array_push($command, 'COST', $request->cost);
         }
         if ($this->app !== '') {
             array_push($command, 'APP', $this->app);
         }
         if ($verb === Verb::Reserve) {
-            array_push($command, 'MAXWAIT', intdiv($ask->maxWaitUs ?? Ask::MAX_WAIT_US, 1000));
+            array_push($command, 'MAXWAIT', intdiv($request->maxWaitUs ?? KernelRequest::MAX_WAIT_US, 1000));
         }
         try {
             $reply = $this->runner->run('', $command, 1000 * $this->timeoutMs);
@@ -109,7 +109,7 @@ final class RespDecider extends Decider
         if (!is_array($reply) || !self::isDecision($reply)) {
             throw new ServerProblem(0, 'the reply is no decision');
         }
-        return self::decision($policy, $verb, $ask->cost, $reply);
+        return self::decision($policy, $verb, $request->cost, $reply);
     }
 
     private static function isDecision(array $reply): bool
@@ -120,7 +120,7 @@ final class RespDecider extends Decider
         foreach ([1, 2, 3, 4, 5] as $place) {
             $number = $reply[$place] ?? null;
             // From place 3 on, they are times in ms, which become µs; -1 in place 3 means never.
-            $max = $place < 3 ? Ask::MAX_WAIT_US : intdiv(Ask::MAX_WAIT_US, 1000);
+            $max = $place < 3 ? KernelRequest::MAX_WAIT_US : intdiv(KernelRequest::MAX_WAIT_US, 1000);
             if (!is_int($number) || $number < ($place === 3 ? -1 : 0) || $number > $max) {
                 return false;
             }
@@ -133,13 +133,13 @@ final class RespDecider extends Decider
     {
         [$code, $limit, $remaining, $retryMs, $resetMs, $waitMs, $rule, $mode] = $reply;
         $kind = is_string($reply[8] ?? null) ? OverflowKind::tryFrom($reply[8]) : null;
-        $what = $reply[9] ?? null;
+        $detail = $reply[9] ?? null;
         $status = $reply[10] ?? null;
         $overflow = $kind === null ? null : new Overflow(
             $kind,
-            tag: $kind === OverflowKind::Degrade && $status === null ? $what : null,
-            response: $status === null ? null : new FallbackResponse($status, [], (string) $what),
-            target: $kind === OverflowKind::Divert ? $what : null,
+            tag: $kind === OverflowKind::Degrade && $status === null ? $detail : null,
+            response: $status === null ? null : new FallbackResponse($status, [], (string) $detail),
+            target: $kind === OverflowKind::Divert ? $detail : null,
         );
         $granted = $code === 1 && $kind === null && $verb !== Verb::Reset ? $cost : 0;
         $retryUs = $retryMs < 0 ? null : 1000 * $retryMs;
@@ -157,9 +157,9 @@ final class RespDecider extends Decider
         $charged = Charged::ofWord($word);
         $exception = match (true) {
             str_starts_with($text, 'op: ') => InvalidRequest::unsupportedVerb($verb->text(), $policy),
-            str_starts_with($text, 'store: ') => StoreUnavailable::said($text, $charged),
+            str_starts_with($text, 'store: ') => StoreUnavailable::ofServer($text, $charged),
             default => new ServerProblem(0, $text === '' ? $word : $text),
         };
-        return $exception->saying($charged);
+        return $exception->setCharged($charged);
     }
 }

@@ -11,7 +11,7 @@ use Sluicegate\Exception\ServerProblem;
  *
  * @internal
  */
-final readonly class Said
+final readonly class ResponseFields
 {
     /** The largest number of an answer: not all languages read larger integers in JSON. */
     private const NUMBER_MAX = 9_007_199_254_740_991;

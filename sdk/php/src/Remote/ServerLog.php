@@ -29,23 +29,23 @@ final class ServerLog
     }
 
     /** Logs why a request has no decision, if operators can do something about it. */
-    public function failed(string $policy, SluicegateException $why): void
+    public function failed(string $policy, SluicegateException $exception): void
     {
-        $isOfServer = $why instanceof StoreUnavailable || ($why instanceof ServerProblem && (
-            $why->status < 400 || $why->status >= 500 || in_array($why->status, self::OF_ALL, true)
+        $isOfServer = $exception instanceof StoreUnavailable || ($exception instanceof ServerProblem && (
+            $exception->status < 400 || $exception->status >= 500 || in_array($exception->status, self::OF_ALL, true)
         ));
-        $cause = $why->getMessage();
+        $cause = $exception->getMessage();
         if ($isOfServer) {
-            $word = $why instanceof ServerProblem ? (string) $why->status : $why->errorName;
+            $word = $exception instanceof ServerProblem ? (string) $exception->status : $exception->errorName;
             $text = "the server at $this->address gives no decision: $cause; requests get none";
             $this->log?->trouble('server', $text, $word, true);
-        } elseif ($why instanceof InvalidRequest && in_array($why->errorName, self::OF_POLICY, true)) {
+        } elseif ($exception instanceof InvalidRequest && in_array($exception->errorName, self::OF_POLICY, true)) {
             $text = "the server at $this->address has no policy `$policy` for this program: $cause";
             $this->log?->trouble("policy:$policy", "$text; requests get no decision");
         }
     }
 
-    /** Notes that the server decided. */
+    /** Records that the server decided. */
     public function answered(): void
     {
         $this->log?->isOver('server', "the server at $this->address decides again");

@@ -37,7 +37,7 @@ final class Parameters
     ];
 
     /** @var array<string, true> the names that methods have read */
-    private array $known = [];
+    private array $recognized = [];
 
     /** @param array<mixed> $values by name; null is the default */
     public function __construct(private readonly string $path, private readonly array $values)
@@ -47,14 +47,14 @@ final class Parameters
     /** Rejects parameters that no method has read. */
     public function end(): void
     {
-        foreach (array_diff_key($this->values, $this->known) as $name => $value) {
+        foreach (array_diff_key($this->values, $this->recognized) as $name => $value) {
             throw $this->error(substr((string) $name, 0, self::SHOWN_MAX), 'unknown field');
         }
     }
 
     public function has(string $name): bool
     {
-        $this->known[$name] = true;
+        $this->recognized[$name] = true;
         return isset($this->values[$name]);
     }
 
@@ -132,7 +132,7 @@ final class Parameters
 
     private function value(string $name, mixed $default = null): mixed
     {
-        $this->known[$name] = true;
+        $this->recognized[$name] = true;
         return $this->values[$name] ?? $default ?? throw $this->error($name, 'is missing');
     }
 

@@ -14,19 +14,19 @@ use RuntimeException;
 final class Unreadable extends RuntimeException
 {
     /** @param bool $isLater whether a part is of a later version; the version that is held is then not used any more */
-    private function __construct(string $why, public readonly bool $isLater)
+    private function __construct(string $reason, public readonly bool $isLater)
     {
-        parent::__construct($why);
+        parent::__construct($reason);
     }
 
-    public static function later(string $why): self
+    public static function later(string $reason): self
     {
-        return new self($why, true);
+        return new self($reason, true);
     }
 
-    public static function damaged(string $why): self
+    public static function damaged(string $reason): self
     {
-        return new self($why, false);
+        return new self($reason, false);
     }
 
     /** Returns this reason, with the path of a member of a record before it. */

@@ -9,7 +9,7 @@ use Sluicegate\Decision;
 use Sluicegate\Direct\Budget;
 use Sluicegate\Direct\PolicyDecider;
 use Sluicegate\Exception\InvalidRequest;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Mode;
 use Sluicegate\OnStoreFailure;
 use Sluicegate\Policy\Policy;
@@ -55,7 +55,7 @@ final class InMemoryDecider extends PolicyDecider
         return $this->policies[$name] ?? throw InvalidRequest::unknownPolicy($name);
     }
 
-    protected function ask(Budget $budget, Ask $ask, int $now): Decision
+    protected function decideByRules(Budget $budget, KernelRequest $request, int $now): Decision
     {
         $set = $budget->rules->set;
         $kernel = $set->kernel();
@@ -64,11 +64,11 @@ final class InMemoryDecider extends PolicyDecider
         if ($before->bytes !== $set->bytes) {
             $states = $kernel->takeOver($before->kernel(), $states, $now);
         }
-        [$outcome, $states] = $kernel->decide($states, $ask, $now);
+        [$outcome, $states] = $kernel->decide($states, $request, $now);
         $isFresh = $isNew && $states === $kernel->fresh();
         if ($isNew && !$isFresh && !$this->hasRoom($now)) {
             return $budget->onStoreFailure === OnStoreFailure::Allow
-                ? $budget->unknown(Mode::Allow, $ask->cost, 0)
+                ? $budget->unknown(Mode::Allow, $request->cost, 0)
                 : $budget->unknown(Mode::Deny, 0, self::RETRY_US);
         }
         if (!$isFresh) {

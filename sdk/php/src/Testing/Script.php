@@ -9,7 +9,7 @@ use Sluicegate\Decider;
 use Sluicegate\Decision;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Limit;
 
@@ -59,15 +59,15 @@ final class Script extends Decider
     }
 
     /** @internal */
-    public function decide(string $policy, ?Limit $limit, string $key, Ask $ask): Decision
+    public function decide(string $policy, ?Limit $limit, string $key, KernelRequest $request): Decision
     {
         $outcome = array_shift($this->outcomes)
-            ?? throw new LogicException("no outcome is left for a {$ask->verb->text()} of `$key` under `$policy`");
+            ?? throw new LogicException("no outcome is left for a {$request->verb->text()} of `$key` under `$policy`");
         if ($outcome instanceof SluicegateException) {
             throw $outcome;
         }
         [$allowed, $most, $remaining, $retryUs] = $outcome;
-        $outcome = new Outcome($allowed, 0, $allowed ? $ask->cost : 0, 0, $retryUs, $remaining, 0);
+        $outcome = new Outcome($allowed, 0, $allowed ? $request->cost : 0, 0, $retryUs, $remaining, 0);
         return new Decision($outcome, $most, $policy, '');
     }
 }

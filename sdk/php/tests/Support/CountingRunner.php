@@ -11,7 +11,7 @@ use Sluicegate\Redis\Runner;
  */
 final class CountingRunner implements Runner
 {
-    public int $asked = 0;
+    public int $calls = 0;
 
     public function __construct(private readonly Runner $runner)
     {
@@ -19,7 +19,7 @@ final class CountingRunner implements Runner
 
     public function run(string $key, array $command, int $leftUs): mixed
     {
-        $this->asked++;
+        $this->calls++;
         return $this->runner->run($key, $command, $leftUs);
     }
 

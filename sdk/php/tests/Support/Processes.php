@@ -15,7 +15,7 @@ final class Processes
     private const SECONDS_MAX = 100;
 
     /** @var array<int, resource> the stream with the result of each process, by its id */
-    private array $said = [];
+    private array $streams = [];
 
     /** @param callable(int): mixed $run runs in each process, given its number; the result is sent as JSON */
     public function __construct(int $count, callable $run)
@@ -35,7 +35,7 @@ final class Processes
             }
             fclose($pair[1]);
             stream_set_timeout($pair[0], self::SECONDS_MAX);
-            $this->said[$pid] = $pair[0];
+            $this->streams[$pid] = $pair[0];
         }
     }
 
@@ -47,13 +47,13 @@ final class Processes
     public function results(): array
     {
         $results = [];
-        foreach ($this->said as $pid => $stream) {
+        foreach ($this->streams as $pid => $stream) {
             $result = json_decode((string) fgets($stream), true);
             is_string($result) || $result === null ? TestCase::fail($result ?? 'a process ended early') : null;
             pcntl_waitpid($pid, $status);
             $results[] = $result;
         }
-        $this->said = [];
+        $this->streams = [];
         return $results;
     }
 

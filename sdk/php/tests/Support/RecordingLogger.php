@@ -9,10 +9,10 @@ use Psr\Log\AbstractLogger;
 /**
  * A logger that keeps what it is given.
  */
-final class Heard extends AbstractLogger
+final class RecordingLogger extends AbstractLogger
 {
     /** @var list<string> */
-    public array $said = [];
+    public array $lines = [];
 
     /**
      * @param mixed $level
@@ -21,6 +21,6 @@ final class Heard extends AbstractLogger
      */
     public function log($level, $message, array $context = []): void
     {
-        $this->said[] = "$level $message";
+        $this->lines[] = "$level $message";
     }
 }

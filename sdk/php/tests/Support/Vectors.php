@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Tests\Support;
 
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Rules\Carry;
 use Sluicegate\Rules\RuleEncoder;
 use Sluicegate\Rules\RuleSet;
@@ -58,15 +58,15 @@ final class Vectors
     }
 
     /** @param array<mixed> $step */
-    public static function ask(array $step): ?Ask
+    public static function request(array $step): ?KernelRequest
     {
         $verb = self::verb($step['op']);
         $cost = $step['cost'] ?? 1;
-        if ($cost < 1 || $cost > Ask::COST_MAX) {
+        if ($cost < 1 || $cost > KernelRequest::COST_MAX) {
             return null;
         }
-        $wait = $verb === Verb::Reserve ? $step['max_wait_us'] ?? Ask::MAX_WAIT_US : null;
-        return new Ask($verb, $cost, $wait, $step['id'] ?? '');
+        $wait = $verb === Verb::Reserve ? $step['max_wait_us'] ?? KernelRequest::MAX_WAIT_US : null;
+        return new KernelRequest($verb, $cost, $wait, $step['id'] ?? '');
     }
 
     public static function verb(string $op): Verb

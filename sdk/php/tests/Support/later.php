@@ -32,7 +32,7 @@ require __DIR__ . '/../bootstrap.php';
 
 if ($argv[1] === 'symfony') {
     $gate = InMemoryGate::with(new ManualClock(), ['orders' => OwnLimit::slidingLog(1, '1m')]);
-    $said = [
+    $answers = [
         (new PolicyWarmer($gate, ['orders']))->warmUp('/tmp', '/tmp'),
         (new PolicyWarmer($gate, []))->isOptional(),
         array_keys(RateLimitListener::getSubscribedEvents()),
@@ -41,7 +41,7 @@ if ($argv[1] === 'symfony') {
         (new SluicegateLimiter($gate->policy('orders'), 'a'))->consume()->isAccepted(),
         (new SluicegateLimiterFactory($gate->policy('orders')))->create('a')->consume()->isAccepted(),
     ];
-    echo json_encode($said), "\n";
+    echo json_encode($answers), "\n";
     return;
 }
 
@@ -53,7 +53,7 @@ $limiter->for('failed', static fn (): array => [$failed, new Limit('g', 9, 60)])
 $limiter->for('free', static fn (): Unlimited => new Unlimited());
 $gate = InMemoryGate::with(new ManualClock());
 $status = 200;
-$ask = static function (mixed ...$arguments) use ($limiter, $gate, &$status): array {
+$check = static function (mixed ...$arguments) use ($limiter, $gate, &$status): array {
     try {
         $response = (new ThrottleRequests($limiter, $gate))->handle(
             Request::create('/'),
@@ -67,13 +67,13 @@ $ask = static function (mixed ...$arguments) use ($limiter, $gate, &$status): ar
         return [$e->getStatusCode(), $e->getHeaders()['Retry-After']];
     }
 };
-$said = [$ask(2, 1), $ask(2, 1), $ask(2, 1), $ask('api'), $ask('api'), $ask('api'), $ask('free')];
+$answers = [$check(2, 1), $check(2, 1), $check(2, 1), $check('api'), $check('api'), $check('api'), $check('free')];
 // Only what is not found counts under `failed`; the other limit of it counts all that pass.
 foreach ([404, 200, 404, 404] as $status) {
-    $said[] = $ask('failed')[0];
+    $answers[] = $check('failed')[0];
 }
 $others = $gate->limit('laravel.throttle.60', OwnLimit::rules([
     ['name' => 'every-60s', 'fixed_window' => ['limit' => 9, 'window' => '60s', 'align' => 'first']],
 ]));
-$said[] = $others->peek(md5('failedg'))->remaining;
-echo json_encode($said), "\n";
+$answers[] = $others->peek(md5('failedg'))->remaining;
+echo json_encode($answers), "\n";

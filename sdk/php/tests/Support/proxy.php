@@ -36,13 +36,13 @@ while (true) {
             $pairs[] = [$client, $server, false, false];
             continue;
         }
-        foreach ($pairs as $place => [$client, $server, $asked, $isHeld]) {
+        foreach ($pairs as $place => [$client, $server, $requested, $isHeld]) {
             if ($socket !== $client && $socket !== $server) {
                 continue;
             }
             $bytes = fread($socket, 65536);
             $mode = is_file($file) ? trim((string) file_get_contents($file)) : '';
-            $isReply = $socket === $server && $asked;
+            $isReply = $socket === $server && $requested;
             if ($socket === $server && preg_match('/^slow (\d+)$/', $mode, $slow)) {
                 usleep(1000 * (int) $slow[1]);
             }
@@ -63,7 +63,7 @@ while (true) {
                 break;
             }
             // A request may come in several parts.
-            $pairs[$place][2] = $socket === $client && ($asked || preg_match('~EVALSHA|POST /v1/|SG\.~', $bytes));
+            $pairs[$place][2] = $socket === $client && ($requested || preg_match('~EVALSHA|POST /v1/|SG\.~', $bytes));
             @fwrite($socket === $client ? $server : $client, $bytes);
         }
     }

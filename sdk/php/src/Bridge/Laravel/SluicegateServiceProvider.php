@@ -87,8 +87,9 @@ final class SluicegateServiceProvider extends ServiceProvider
         $config = $app->make('config')->get('sluicegate', []);
         $unknown = array_key_first(array_diff_key($config, array_flip(self::SETTINGS)));
         if ($unknown !== null) {
-            $known = '`' . implode('`, `', self::SETTINGS) . '`';
-            throw new InvalidArgumentException("sluicegate.$unknown: there is no such setting; expected one of $known");
+            $settings = '`' . implode('`, `', self::SETTINGS) . '`';
+            $problem = "there is no such setting; expected one of $settings";
+            throw new InvalidArgumentException("sluicegate.$unknown: $problem");
         }
         return $config;
     }

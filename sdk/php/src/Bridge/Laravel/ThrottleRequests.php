@@ -22,7 +22,7 @@ use Sluicegate\Mode;
  *
  * Limits of one key are decided together, all or none; each key is one call. Several `throttle` middlewares, of one
  * route or of several, are decided separately, and share a budget if their windows are equally long. A limit with
- * `after(…)`, of later versions, counts a request if that function of the response says so. Header fields are
+ * `after(…)`, of later versions, counts a request if that function of the response returns true. Header fields are
  * Laravel's. Without a decision the response is a 503.
  */
 final class ThrottleRequests extends Base

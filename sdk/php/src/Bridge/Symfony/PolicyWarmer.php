@@ -21,7 +21,7 @@ final class PolicyWarmer implements CacheWarmerInterface
     {
     }
 
-    /** Not optional: the program asked for it. */
+    /** Not optional: the program set it. */
     public function isOptional(): bool
     {
         return false;

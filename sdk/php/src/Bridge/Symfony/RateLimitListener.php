@@ -55,10 +55,10 @@ final class RateLimitListener implements EventSubscriberInterface
         }
         $request = $event->getRequest();
         // As the router and the firewall read it.
-        $asked = rawurldecode($request->getPathInfo());
+        $requestPath = rawurldecode($request->getPathInfo());
         foreach ($this->limits as [$path, $limiter, $key, $shared]) {
             // An expression that fails at a path limits it, too.
-            if (preg_match("\1$path\1", $asked) !== 0) {
+            if (preg_match("\1$path\1", $requestPath) !== 0) {
                 $refused = $this->refused($request, $limiter, $key, $shared);
                 if ($refused !== null) {
                     $event->setResponse($refused);

@@ -7,7 +7,7 @@ namespace Sluicegate\Bridge\Symfony;
 use DateTimeImmutable;
 use InvalidArgumentException;
 use Sluicegate\Decision;
-use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Limiter;
 use Symfony\Component\RateLimiter\Exception\MaxWaitDurationExceededException;
 use Symfony\Component\RateLimiter\Exception\ReserveNotSupportedException;
@@ -29,7 +29,7 @@ final class SluicegateLimiter implements LimiterInterface
 
     public function reserve(int $tokens = 1, ?float $maxTime = null): Reservation
     {
-        $maxWait = $maxTime === null ? Ask::MAX_WAIT_US : (int) min($maxTime * 1e6, Ask::MAX_WAIT_US);
+        $maxWait = (int) min(($maxTime ?? INF) * 1e6, KernelRequest::MAX_WAIT_US);
         $decision = $this->limiter->reserve($this->key, $tokens, $maxWait);
         if ($decision->allowed) {
             return new Reservation(microtime(true) + $decision->waitLeftUs() / 1e6, self::rateLimit($decision, true));
