@@ -237,7 +237,7 @@ func falseRESP(t *testing.T, reply string) string {
 
 func TestTextsFromOutsideAreCutInErrors(t *testing.T) {
 	ctx, long := context.Background(), strings.Repeat("ü", 300_000)
-	const most = lex.CutMax + 100 // and what is around them
+	const most = lex.TruncateMax + 100 // and what is around them
 	check := func(what string, err error, want *Error) {
 		t.Helper()
 		if !errors.Is(err, want) || len(err.Error()) > most || !strings.Contains(err.Error(), "ü…") || !utf8.ValidString(err.Error()) {
@@ -264,8 +264,8 @@ func TestTextsFromOutsideAreCutInErrors(t *testing.T) {
 	check("Redis", storeError(&wire.Failure{Class: wire.ClassNoAnswer, Charged: true, Cause: redisError("ERR " + short)}, ""), ErrPerhapsCharged)
 	check("Redis", storeError(&wire.Failure{Class: wire.ClassNoAnswer, Cause: redisError("ERR " + short)}, ""), ErrNotCharged)
 	check("a caller", storeError(&wire.Failure{Class: wire.ClassCaller, Charged: true, Cause: errors.New(short)}, ""), ErrInterrupted)
-	if got := lex.Cut(strings.Repeat("a", lex.CutMax)); len(got) != lex.CutMax {
-		t.Errorf("%d bytes of %d", len(got), lex.CutMax)
+	if got := lex.Truncate(strings.Repeat("a", lex.TruncateMax)); len(got) != lex.TruncateMax {
+		t.Errorf("%d bytes of %d", len(got), lex.TruncateMax)
 	}
 }
 

@@ -157,7 +157,7 @@ func errorOf(err error, where string) *Error {
 
 // storeError is the error of a request that a failure left without a decision. where is what did not answer.
 func storeError(f *wire.Failure, where string) *Error {
-	cause := lex.Cut(f.Cause.Error())
+	cause := lex.Truncate(f.Cause.Error())
 	if where != "" && f.Class != wire.ClassCaller {
 		cause = where + ": " + cause
 	}

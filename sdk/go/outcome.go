@@ -47,10 +47,10 @@ func (g *Gate) recordOutcome(ctx context.Context, policy string, mode Mode, err 
 			return
 		}
 		name := lex.Short(policy)
-		g.notices.Over("policy "+name, "requests are decided again", "policy", name)
+		g.notices.Recovered("policy "+name, "requests are decided again", "policy", name)
 		if !g.inCode || mode == ModeStore {
 			_, address := g.decider.endpoint()
-			g.notices.Over("store", "requests are decided again", "address", address)
+			g.notices.Recovered("store", "requests are decided again", "address", address)
 		}
 		return
 	}

@@ -250,7 +250,7 @@ func (r *remote) problem(status int, body []byte, verb, policy string) error {
 	if problem.Charged != ChargedNo && problem.Charged != ChargedYes {
 		problem.Charged = ChargedUnknown
 	}
-	detail := lex.Cut(cmp.Or(problem.Detail, "no detail"))
+	detail := lex.Truncate(cmp.Or(problem.Detail, "no detail"))
 	bad := problem.Status == http.StatusBadRequest
 	var err *Error
 	switch {

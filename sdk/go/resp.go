@@ -111,9 +111,9 @@ func (r *resp) failed(ctx, limited context.Context, request engine.Request, err 
 		case strings.HasPrefix(detail, "op: "):
 			return errorOf(engine.Unsupported(request.Verb, request.Policy), "").charged(charged)
 		case strings.HasPrefix(detail, "store: "):
-			return noStore(charged, lex.Cut(detail))
+			return noStore(charged, lex.Truncate(detail))
 		default:
-			return newError(ErrServer, nil, "server: %s", lex.Cut(err.Error())).charged(charged)
+			return newError(ErrServer, nil, "server: %s", lex.Truncate(err.Error())).charged(charged)
 		}
 	}
 	f := wire.ClassOf(err)

@@ -216,7 +216,7 @@ func (e *Engine) missing(name, reason string) error {
 	}
 	switch {
 	case reason != "":
-		return policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Cut(reason))
+		return policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Truncate(reason))
 	case policyCount == 0 && found == policy.FoundNothing:
 		return e.NothingPublished()
 	default:
@@ -360,11 +360,11 @@ func (e *Engine) countResult(now int64, f *wire.Failure) {
 			e.failing.Store(nil)
 		}
 		if !e.Notices.Quiet() {
-			e.Notices.Over("redis", "redis decides again", "address", e.Address())
+			e.Notices.Recovered("redis", "redis decides again", "address", e.Address())
 		}
 		// Some are decided in time also while others are not.
 		if shed := e.shed.Load(); shed != nil && now-shed.now >= shedLasts.Microseconds() && e.shed.CompareAndSwap(shed, nil) {
-			e.Notices.Over("busy", "redis decides in time again", "address", e.Address())
+			e.Notices.Recovered("busy", "redis decides in time again", "address", e.Address())
 		}
 	}
 }
@@ -428,7 +428,7 @@ func (e *Engine) warn(p *policy.Policy, f *wire.Failure, mode Mode) {
 	case ModeLocal:
 		meanwhile = fmt.Sprintf("this process decides by its share, 1/%d of each limit", e.nodes())
 	}
-	e.Notices.Warn(scope, notice.KindOf(f.Cause)+" "+string(mode), message, "address", e.Address(), "error", lex.Cut(f.Cause.Error()),
+	e.Notices.Warn(scope, notice.KindOf(f.Cause)+" "+string(mode), message, "address", e.Address(), "error", lex.Truncate(f.Cause.Error()),
 		"policy", p.Name, "mode", string(mode), "meanwhile", meanwhile)
 }
 

@@ -63,7 +63,7 @@ func (e *Engine) Health(ctx context.Context, needed bool) (Level, error) {
 	case shed != nil && e.nowUS()-shed.now < shedLasts.Microseconds():
 		return LevelDegraded, shed.failure
 	case needed && name != "":
-		return LevelDegraded, policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Cut(reason))
+		return LevelDegraded, policyErrorOf("unreadable_policy", "policy: `%s` cannot be read: %s", name, lex.Truncate(reason))
 	}
 	return LevelUp, nil
 }

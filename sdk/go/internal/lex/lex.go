@@ -1,4 +1,4 @@
-// Package lex reads and cuts short texts: numbers, names, and what a message repeats.
+// Package lex reads and truncates short texts: numbers, names, and what a message repeats.
 package lex
 
 import (
@@ -40,16 +40,16 @@ func Short(text string) string {
 	return text
 }
 
-// CutMax is how many bytes of a text that comes from outside an error repeats: a server's problem, an error of Redis.
-const CutMax = 1024
+// TruncateMax is how many bytes of a text that comes from outside an error repeats: a server's problem, an error of Redis.
+const TruncateMax = 1024
 
-// Cut returns a text from outside as errors have it.
-func Cut(text string) string {
-	if len(text) <= CutMax {
+// Truncate returns a text from outside as errors have it.
+func Truncate(text string) string {
+	if len(text) <= TruncateMax {
 		return text
 	}
-	end := CutMax
-	for end > CutMax-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+	end := TruncateMax
+	for end > TruncateMax-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return text[:end] + "…"

@@ -128,18 +128,18 @@ func (l *Log) makeRoom(now time.Time) {
 // Quiet reports whether nothing that was logged is still wrong.
 func (l *Log) Quiet() bool { return l == nil || l.open.Load() == 0 }
 
-// Over logs that all causes of a scope are over, if one of them was logged. It costs little while nothing is wrong.
-func (l *Log) Over(scope, message string, args ...any) {
+// Recovered logs that all causes of a scope are over, if one of them was logged. It costs little while nothing is wrong.
+func (l *Log) Recovered(scope, message string, args ...any) {
 	if l.Quiet() {
 		return
 	}
-	if began, was := l.close(scope); was {
+	if began, was := l.closeScope(scope); was {
 		l.logger.Info(message, append(args, "after", l.now().Sub(began).Round(time.Millisecond))...)
 	}
 }
 
-// close ends the causes of a scope, and returns when the first of them began.
-func (l *Log) close(scope string) (began time.Time, was bool) {
+// closeScope ends the causes of a scope, and returns when the first of them began.
+func (l *Log) closeScope(scope string) (began time.Time, was bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.scopes[scope] {

@@ -56,9 +56,9 @@ func TestACauseHasOneLineAMinuteAndOneWhenItIsOver(t *testing.T) {
 	l.Warn("redis", "refused", "gone")
 	expect(t, lines(), "level=WARN msg=gone left_out=99")
 	clock.Advance(time.Second)
-	l.Over("other", "back")
-	l.Over("redis", "back", "address", "a")
-	l.Over("redis", "back")
+	l.Recovered("other", "back")
+	l.Recovered("redis", "back", "address", "a")
+	l.Recovered("redis", "back")
 	expect(t, lines(), "level=INFO msg=back address=a after=1m1s")
 }
 
@@ -66,7 +66,7 @@ func TestACauseThatComesAndGoesHasTwoLinesAMinute(t *testing.T) {
 	l, clock, lines := newLog()
 	for range 50 {
 		l.Warn("redis", "refused", "gone")
-		l.Over("redis", "back")
+		l.Recovered("redis", "back")
 		clock.Advance(time.Second)
 	}
 	expect(t, lines(), "level=WARN msg=gone", "level=INFO msg=back after=0s")
@@ -93,7 +93,7 @@ func TestCausesAreBounded(t *testing.T) {
 func TestNoLogLogsNothing(*testing.T) {
 	var l *Log
 	l.Warn("a", "b", "c")
-	l.Over("a", "b")
+	l.Recovered("a", "b")
 }
 
 type redisError string

@@ -284,7 +284,7 @@ func (f *Follower) Run(ctx context.Context) {
 				channel = nil // closed with the client; looks go on
 				continue
 			}
-			if fromMessage = true; !f.isNews(message) {
+			if fromMessage = true; !f.isReasonToLook(message) {
 				continue
 			}
 		}
@@ -304,13 +304,13 @@ func (f *Follower) Report(err error) {
 	}
 	if err != nil {
 		f.Notices.Warn("look", notice.KindOf(err), "policies cannot be looked for in redis",
-			"address", f.conn.Address(), "error", lex.Cut(err.Error()), "meanwhile", meanwhile)
+			"address", f.conn.Address(), "error", lex.Truncate(err.Error()), "meanwhile", meanwhile)
 		return
 	}
-	f.Notices.Over("look", "policies are followed in redis again", "address", f.conn.Address())
+	f.Notices.Recovered("look", "policies are followed in redis again", "address", f.conn.Address())
 	switch {
 	case found == FoundPolicies:
-		f.Notices.Over("published", "policies are published in redis again", "address", f.conn.Address())
+		f.Notices.Recovered("published", "policies are published in redis again", "address", f.conn.Address())
 	case found == FoundFormat:
 		f.Notices.Warn("published", "format", ErrFormat.Error(), "address", f.conn.Address(), "meanwhile", meanwhile)
 	case held > 0: // where none were ever published, perhaps none are needed: a request reports it
@@ -318,9 +318,9 @@ func (f *Follower) Report(err error) {
 	}
 }
 
-// isNews reports whether a message is a reason to look: another revision, or a subscription that is confirmed, for what was
+// isReasonToLook reports whether a message is a reason to look: another revision, or a subscription that is confirmed, for what was
 // published before it was missed.
-func (f *Follower) isNews(message any) bool {
+func (f *Follower) isReasonToLook(message any) bool {
 	published, ok := message.(*redis.Message)
 	if !ok {
 		confirmed, ok := message.(*redis.Subscription)
