@@ -53,9 +53,9 @@ final class Log
      *
      * @param string $subject what it is about, in one of few words
      * @param string $word what is wrong with it, in one of few words: each has lines of its own
-     * @param bool $ends whether `isOver` is called when it has ended
+     * @param bool $ends whether `recovered` is called when it has ended
      */
-    public function trouble(
+    public function warn(
         string $subject,
         string $text,
         string $word = '',
@@ -71,7 +71,7 @@ final class Log
     }
 
     /** Logs a notice that all is well with a subject again, if there was a warning; once a minute at most. */
-    public function isOver(string $subject, string $text): void
+    public function recovered(string $subject, string $text): void
     {
         if ($this->logged->get("trouble:$subject") === null) {
             return;

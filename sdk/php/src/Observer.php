@@ -56,7 +56,7 @@ final class Observer
         } catch (Throwable $e) {
             // The permits are taken: the caller must hear of them.
             $what = $e::class . ': ' . SluicegateException::truncate($e->getMessage());
-            $this->log?->trouble('observer', "the observer throws $what", exception: $e);
+            $this->log?->warn('observer', "the observer throws $what", exception: $e);
         }
         return $error === null ? $result : throw $error;
     }

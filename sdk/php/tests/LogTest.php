@@ -60,17 +60,17 @@ final class LogTest extends TestCase
         $logger = new RecordingLogger();
         for ($request = 0; $request < 100; $request++) {
             $log = new Log($logger, $notes());
-            $log->isOver('other', 'never');
-            $log->trouble('redis', 'gone', '', true);
-            $log->trouble('redis', 'full', 'OOM', true);
-            $log->trouble('policy:p', 'missing');
+            $log->recovered('other', 'never');
+            $log->warn('redis', 'gone', '', true);
+            $log->warn('redis', 'full', 'OOM', true);
+            $log->warn('policy:p', 'missing');
         }
         for ($request = 0; $request < 3; $request++) {
-            (new Log($logger, $notes()))->isOver('redis', 'back');
+            (new Log($logger, $notes()))->recovered('redis', 'back');
         }
         // It goes and comes within the same minute.
-        (new Log($logger, $notes()))->trouble('redis', 'gone', '', true);
-        (new Log($logger, $notes()))->isOver('redis', 'back');
+        (new Log($logger, $notes()))->warn('redis', 'gone', '', true);
+        (new Log($logger, $notes()))->recovered('redis', 'back');
         self::assertSame([
             'warning sluicegate: gone', 'warning sluicegate: full', 'warning sluicegate: missing',
             'notice sluicegate: back',

@@ -35,7 +35,7 @@ final class Accounts
      */
     public function with(Budget $budget, int $now, callable $use, ?callable $open = null): mixed
     {
-        return $this->alone($budget->stateKey, $now, static function (Account $account) use ($budget, $now, $use) {
+        return $this->withLock($budget->stateKey, $now, static function (Account $account) use ($budget, $now, $use) {
             $account->takeOver($budget, $now);
             return $use($account);
         }, $open);
@@ -67,7 +67,7 @@ final class Accounts
             $account->isQueued = false;
             return $account->owes($now) ? $account->budget : null;
         };
-        return is_string($key) ? $this->alone($key, $now, $take) : null;
+        return is_string($key) ? $this->withLock($key, $now, $take) : null;
     }
 
     /**
@@ -76,7 +76,7 @@ final class Accounts
      * @param (callable(): Account)|null $open
      * @return T|null
      */
-    private function alone(string $stateKey, int $now, callable $use, ?callable $open = null): mixed
+    private function withLock(string $stateKey, int $now, callable $use, ?callable $open = null): mixed
     {
         $lock = "lock:$stateKey";
         for ($waited = 0; !$this->memory->add($lock, 1, self::LOCK_S); $waited += 50) {

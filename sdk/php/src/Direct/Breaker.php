@@ -68,7 +68,7 @@ final class Breaker
             $this->memory->delete('failing');
         }
         if ($isOver || $this->log?->outlivesMemory) {
-            $this->log?->isOver('redis', "Redis at $this->address decides again");
+            $this->log?->recovered('redis', "Redis at $this->address decides again");
         }
         $this->memory->increment("all:$slot", 1, 2);
     }
@@ -83,7 +83,7 @@ final class Breaker
     {
         $slot = intdiv($now, self::SLOT_US);
         $this->memory->set('failing', [$cause, $word], 0);
-        $this->log?->trouble('redis', $this->text($cause, $word), $word, true);
+        $this->log?->warn('redis', $this->text($cause, $word), $word, true);
         $this->memory->increment("all:$slot", 1, 2);
         $this->memory->increment("failed:$slot", 1, 2);
         if ($this->memory->get('breaker') !== null) {

@@ -159,7 +159,7 @@ final class DirectDecider extends PolicyDecider
             }
         } catch (InvalidRequest $e) {
             // Clients do not see which policy and which app it is.
-            $this->log?->trouble("app:$name", "{$e->getMessage()}; requests get no decision");
+            $this->log?->warn("app:$name", "{$e->getMessage()}; requests get no decision");
             throw $e;
         }
         return $policy;
@@ -234,7 +234,7 @@ final class DirectDecider extends PolicyDecider
             ? 'cannot read a key; on_store_failure decides it, `local` as `deny`'
             : 'is busy; requests are shed';
         $cause = SluicegateException::truncate($failure->getMessage());
-        $this->log?->trouble('busy', "Redis at {$this->store->address()} $what: $cause", $failure->kind->name);
+        $this->log?->warn('busy', "Redis at {$this->store->address()} $what: $cause", $failure->kind->name);
     }
 
     /** @param list<int> $debts */

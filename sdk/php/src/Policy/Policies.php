@@ -131,7 +131,7 @@ final class Policies
         } catch (StoreFailure $e) {
             $cause = $e->what() . ': ' . SluicegateException::truncate($e->getMessage());
             [$held['found'], $held['cause']] = [self::AWAY, $cause];
-            $this->logProblem($this->away($held['cause']), $held, $e->word);
+            $this->logProblem($this->noAnswerText($held['cause']), $held, $e->word);
             $this->memory->set('policies', $held, 0);
             return false;
         }
@@ -139,7 +139,7 @@ final class Policies
         $held = $this->after($held, $found, $names);
         $this->memory->set('policies', $held, 0);
         if ($held['found'] === self::PUBLISHED) {
-            $this->log?->isOver('policies', "policies are read again from the Redis at {$this->store->address()}");
+            $this->log?->recovered('policies', "policies are read again from the Redis at {$this->store->address()}");
         }
         return true;
     }
@@ -164,7 +164,7 @@ final class Policies
         }
         $ofAll = match ($held['found']) {
             self::NEVER, self::PUBLISHED => null,
-            self::AWAY => $this->away($held['cause']),
+            self::AWAY => $this->noAnswerText($held['cause']),
             self::NOTHING => $used === [] ? null : NothingPublished::text($this->store->address()),
             default => $this->laterFormat(),
         };
@@ -205,7 +205,7 @@ final class Policies
         if ($reason instanceof InvalidRequest) {
             // Clients do not see which policy it is.
             $where = "in the Redis at {$this->store->address()}";
-            $this->log?->trouble("policy:$name", "policy `$name` is not published $where; requests get no decision");
+            $this->log?->warn("policy:$name", "policy `$name` is not published $where; requests get no decision");
         }
         throw $reason;
     }
@@ -223,11 +223,14 @@ final class Policies
             $held['found'] === self::NOTHING => new NothingPublished($this->store->address()),
             $held['found'] === self::LATER_FORMAT => new UnreadablePolicy($name, $this->laterFormat()),
             $held['found'] === self::PUBLISHED => InvalidRequest::unknownPolicy($name),
-            default => new StoreUnavailable($this->away($held['cause']) . ", and policy `$name` is not held", false),
+            default => new StoreUnavailable(
+                $this->noAnswerText($held['cause']) . ", and policy `$name` is not held",
+                false,
+            ),
         };
     }
 
-    private function away(string $cause): string
+    private function noAnswerText(string $cause): string
     {
         return "Redis at {$this->store->address()} " . ($cause === '' ? 'does not answer' : $cause);
     }
@@ -294,7 +297,7 @@ final class Policies
             $kept = Policy::read($name, $text, intdiv($this->clock->nowUs(), 1000), $before);
         } catch (Unreadable $e) {
             $error = new UnreadablePolicy($name, $e->getMessage());
-            $this->log?->trouble("unreadable:$name", $error->getMessage() . (
+            $this->log?->warn("unreadable:$name", $error->getMessage() . (
                 $before === null || $e->isLater ? '; requests under it get no decision' : '; the version before decides'
             ));
             if ($before !== null && !$e->isLater) {
@@ -316,7 +319,7 @@ final class Policies
         $meanwhile = $held['revision'] === null
             ? 'none is held, so requests that need a policy get no decision'
             : 'policies that are held stay in force';
-        $this->log?->trouble('policies', "policies: $what; $meanwhile", $word, true);
+        $this->log?->warn('policies', "policies: $what; $meanwhile", $word, true);
     }
 
     private static function decimal(mixed $text): ?int

@@ -330,7 +330,7 @@ final class PhpRedis implements Runner
         if (preg_match('/^(?:-?[A-Z]{2,}(?: |$)|@user_script:)/', $e->getMessage())) {
             return $this->error($e->getMessage());
         }
-        $this->leave();
+        $this->disconnect();
         // The extension's message where it cannot connect, before it sends anything.
         throw $this->failure($e, !str_ends_with($e->getMessage(), ' went away'));
     }
@@ -360,13 +360,13 @@ final class PhpRedis implements Runner
         $reply = new ErrorReply($message);
         if ($this->isOwn && $reply->code() === 'READONLY') {
             // The master has become a replica: the next connection goes to the new master.
-            $this->leave();
+            $this->disconnect();
         }
         return $reply;
     }
 
     /** Closes the connection: a late reply must never be read as that of the next command. */
-    private function leave(): void
+    private function disconnect(): void
     {
         try {
             $isClosed = $this->client->close();

@@ -72,7 +72,7 @@ final class Predis implements Runner, Nodes
         }
         if ($reply instanceof ErrorReply && $reply->code() === 'READONLY') {
             // The master has become a replica.
-            $this->leave($node);
+            $this->disconnect($node);
         }
         return $reply;
     }
@@ -136,13 +136,13 @@ final class Predis implements Runner, Nodes
             $node->connect();
             self::await($node, max($leftUs, 1000));
         } catch (PredisException $e) {
-            $this->leave($node);
+            $this->disconnect($node);
             throw self::failure($e, false);
         }
         try {
             $reply = $node->executeCommand(RawCommand::create(...$command));
         } catch (PredisException $e) {
-            $this->leave($node);
+            $this->disconnect($node);
             throw self::failure($e, true);
         }
         // The program awaits its own replies for as long as it set.
@@ -172,7 +172,7 @@ final class Predis implements Runner, Nodes
     }
 
     /** Closes a connection, so that a late reply is never read as that of the next command, which may go elsewhere. */
-    private function leave(NodeConnectionInterface $node): void
+    private function disconnect(NodeConnectionInterface $node): void
     {
         $node->disconnect();
         $this->last = null;

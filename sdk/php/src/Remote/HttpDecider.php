@@ -47,7 +47,7 @@ final class HttpDecider extends Decider
             throw InvalidRequest::rules('a limit that is made in code needs a gate in direct mode');
         }
         $isReserve = $request->verb === Verb::Reserve;
-        $body = $this->about($policy, $key);
+        $body = $this->body($policy, $key);
         $body += $request->id === '' ? [] : ['id' => $request->id];
         $body += $request->verb->hasCost() ? ['cost' => $request->cost] : [];
         $body += $isReserve ? ['max_wait_ms' => intdiv($request->maxWaitUs ?? KernelRequest::MAX_WAIT_US, 1000)] : [];
@@ -56,7 +56,7 @@ final class HttpDecider extends Decider
     }
 
     /** Returns the members of a request that select its policy, key and app. */
-    public function about(string $policy, string $key): array
+    public function body(string $policy, string $key): array
     {
         $body = ['policy' => $policy];
         $body += $key === '' ? [] : ['key' => $key];

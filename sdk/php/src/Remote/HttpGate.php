@@ -123,7 +123,7 @@ final class HttpGate extends Gate
         Ranges::id($id);
         Ranges::cost($charged);
         Ranges::number('cost', $cost, 0, KernelRequest::COST_MAX);
-        $body = $this->server->about($policy, (string) $key) + ['id' => $id, 'charged' => $charged, 'cost' => $cost];
+        $body = $this->server->body($policy, (string) $key) + ['id' => $id, 'charged' => $charged, 'cost' => $cost];
         return $this->observer->watch($policy, 'settle', function () use ($policy, $body): Settlement {
             [$answer] = $this->server->post('settle', $policy, $body);
             return new Settlement(
@@ -145,7 +145,7 @@ final class HttpGate extends Gate
     {
         Ranges::key($key);
         Ranges::cost($cost);
-        $body = $this->server->about($policy, (string) $key) + ['cost' => $cost];
+        $body = $this->server->body($policy, (string) $key) + ['cost' => $cost];
         return $this->observer->watch($policy, 'explain', function () use ($policy, $body): Explanation {
             [$answer] = $this->server->post('explain', $policy, $body);
             $onStoreFailure = OnStoreFailure::tryFrom($answer->text('on_store_failure'));
@@ -171,7 +171,7 @@ final class HttpGate extends Gate
         return array_map(function (Check $check): array {
             Ranges::key($check->key);
             Ranges::cost($check->cost);
-            return $this->server->about($check->policy, (string) $check->key) + ['cost' => $check->cost];
+            return $this->server->body($check->policy, (string) $check->key) + ['cost' => $check->cost];
         }, array_values($checks));
     }
 

@@ -23,7 +23,7 @@ final readonly class ResponseFields
     /** @throws ServerProblem if it is not an object */
     public static function of(mixed $value): self
     {
-        return is_array($value) ? new self($value) : throw self::wrong('an object');
+        return is_array($value) ? new self($value) : throw self::invalid('an object');
     }
 
     public function has(string $name): bool
@@ -33,25 +33,25 @@ final readonly class ResponseFields
 
     public function object(string $name): self
     {
-        return is_array($this->members[$name] ?? null) ? new self($this->members[$name]) : throw self::wrong($name);
+        return is_array($this->members[$name] ?? null) ? new self($this->members[$name]) : throw self::invalid($name);
     }
 
     public function items(string $name): array
     {
         $value = $this->members[$name] ?? null;
-        return is_array($value) && array_is_list($value) ? $value : throw self::wrong($name);
+        return is_array($value) && array_is_list($value) ? $value : throw self::invalid($name);
     }
 
     public function bool(string $name): bool
     {
-        return is_bool($this->members[$name] ?? null) ? $this->members[$name] : throw self::wrong($name);
+        return is_bool($this->members[$name] ?? null) ? $this->members[$name] : throw self::invalid($name);
     }
 
     /** Returns a whole number from 0 to 2^53 - 1. */
     public function whole(string $name): int
     {
         $value = $this->members[$name] ?? null;
-        return is_int($value) && $value >= 0 && $value <= self::NUMBER_MAX ? $value : throw self::wrong($name);
+        return is_int($value) && $value >= 0 && $value <= self::NUMBER_MAX ? $value : throw self::invalid($name);
     }
 
     /** Returns a whole number from 0 to 2^53 - 1, or null if the member is null. */
@@ -62,7 +62,7 @@ final readonly class ResponseFields
 
     public function text(string $name): string
     {
-        return is_string($this->members[$name] ?? null) ? $this->members[$name] : throw self::wrong($name);
+        return is_string($this->members[$name] ?? null) ? $this->members[$name] : throw self::invalid($name);
     }
 
     /** @return array<string, string> the texts of an object, such as header fields */
@@ -70,12 +70,12 @@ final readonly class ResponseFields
     {
         $texts = [];
         foreach ($this->object($name)->members as $of => $text) {
-            $texts[(string) $of] = is_string($text) ? $text : throw self::wrong("$name.$of");
+            $texts[(string) $of] = is_string($text) ? $text : throw self::invalid("$name.$of");
         }
         return $texts;
     }
 
-    private static function wrong(string $name): ServerProblem
+    private static function invalid(string $name): ServerProblem
     {
         return new ServerProblem(200, "the answer is not what was asked for, `$name` is missing or wrong");
     }

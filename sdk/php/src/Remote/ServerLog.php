@@ -38,16 +38,16 @@ final class ServerLog
         if ($isOfServer) {
             $word = $exception instanceof ServerProblem ? (string) $exception->status : $exception->errorName;
             $text = "the server at $this->address gives no decision: $cause; requests get none";
-            $this->log?->trouble('server', $text, $word, true);
+            $this->log?->warn('server', $text, $word, true);
         } elseif ($exception instanceof InvalidRequest && in_array($exception->errorName, self::OF_POLICY, true)) {
             $text = "the server at $this->address has no policy `$policy` for this program: $cause";
-            $this->log?->trouble("policy:$policy", "$text; requests get no decision");
+            $this->log?->warn("policy:$policy", "$text; requests get no decision");
         }
     }
 
     /** Records that the server decided. */
     public function answered(): void
     {
-        $this->log?->isOver('server', "the server at $this->address decides again");
+        $this->log?->recovered('server', "the server at $this->address decides again");
     }
 }
