@@ -75,7 +75,7 @@ public enum ErrorCode {
     public SluicegateException with(Map<String, ?> parts) {
         String message = text;
         for (Map.Entry<String, ?> part : parts.entrySet()) {
-            message = message.replace("{" + part.getKey() + "}", Texts.cut(String.valueOf(part.getValue())));
+            message = message.replace("{" + part.getKey() + "}", Texts.truncate(String.valueOf(part.getValue())));
         }
         return new SluicegateException(this, message, charged(), parts.get("status") instanceof Integer status ? status : 0);
     }

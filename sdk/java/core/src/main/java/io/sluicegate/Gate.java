@@ -36,7 +36,7 @@ public interface Gate extends AutoCloseable {
             }
         }
         if (!problems.isEmpty()) {
-            throw new SluicegateException(problems.values().iterator().next().code(), Texts.cut(String.join("; ", problems.keySet())));
+            throw new SluicegateException(problems.values().iterator().next().code(), Texts.truncate(String.join("; ", problems.keySet())));
         }
     }
 

@@ -40,12 +40,12 @@ public final class Alarm {
 
     /** Logs a line, unless the log has one about this cause of the last minute. */
     public void raise(String cause, String line) {
-        if (isNews(cause)) {
-            log.accept(System.Logger.Level.WARNING, Texts.cut(line));
+        if (isDue(cause)) {
+            log.accept(System.Logger.Level.WARNING, Texts.truncate(line));
         }
     }
 
-    private synchronized boolean isNews(String cause) {
+    private synchronized boolean isDue(String cause) {
         long now = nanos.getAsLong();
         Long last = loggedAt.get(cause);
         if (last != null && now - last < AGAIN_NANOS) {
@@ -64,7 +64,7 @@ public final class Alarm {
     }
 
     /** Logs that it is over, if the log has a line about it. */
-    public void over(String line) {
+    public void clear(String line) {
         if (!raised) {
             return;
         }

@@ -35,7 +35,7 @@ public final class Causes {
         for (int depth = 0; cause != null && depth < DEPTH_MAX; depth++, cause = cause.getCause()) {
             text = cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage();
         }
-        return cut(text);
+        return truncate(text);
     }
 
     /** {@return the outermost cause that is known, as {@link #text}; null if none is} */
@@ -45,9 +45,9 @@ public final class Causes {
             // Where several addresses of a host were tried, what became of each is suppressed.
             for (Throwable each : Stream.concat(Stream.of(cause), Stream.of(cause.getSuppressed())).limit(DEPTH_MAX).toList()) {
                 String description = describe.apply(each);
-                description = description == null ? ofPlatform(each) : description;
+                description = description == null ? platformCause(each) : description;
                 if (description != null) {
-                    return cut(description);
+                    return truncate(description);
                 }
             }
         }
@@ -55,15 +55,15 @@ public final class Causes {
     }
 
     /** {@return the first sentence of an error of Redis, which no password is in} */
-    public static String ofRedis(Throwable error) {
+    public static String redisError(Throwable error) {
         String line = String.valueOf(error.getMessage()).lines().findFirst().orElse("an error");
         int comma = line.indexOf(", ");
         return "redis answers " + (comma < 0 ? line : line.substring(0, comma)).replaceAll("\\.$", "");
     }
 
-    private static String ofPlatform(Throwable cause) {
+    private static String platformCause(Throwable cause) {
         if (cause instanceof UnknownHostException || cause instanceof UnresolvedAddressException
-            || cause instanceof ConnectException && cause.getCause() != null && "the host is not known".equals(ofPlatform(cause.getCause()))) {
+            || cause instanceof ConnectException && cause.getCause() != null && "the host is not known".equals(platformCause(cause.getCause()))) {
             return "the host is not known";
         }
         if (cause instanceof SSLException) {
@@ -75,7 +75,7 @@ public final class Causes {
         return cause instanceof ConnectException ? "connection refused" : null;
     }
 
-    private static String cut(String text) {
+    private static String truncate(String text) {
         String bare = text.replaceAll("//[^@/\\s]*@", "//***@");
         return bare.length() > CHARACTERS_MAX ? bare.substring(0, CHARACTERS_MAX) + "…" : bare;
     }

@@ -10,7 +10,7 @@ public final class Texts {
     private Texts() {}
 
     /** {@return the text, cut with an ellipsis if it is longer than {@link #CHARACTERS_MAX}} */
-    public static String cut(String text) {
+    public static String truncate(String text) {
         if (text.length() <= CHARACTERS_MAX) {
             return text;
         }

@@ -23,8 +23,8 @@ class AlarmTest {
         }
         assertEquals(List.of("WARNING refused", "WARNING late", "WARNING refused", "WARNING late", "WARNING refused"), lines);
         lines.clear();
-        alarm.over("back");
-        alarm.over("back");
+        alarm.clear("back");
+        alarm.clear("back");
         assertEquals(List.of("INFO back, after 130 s"), lines);
     }
 
@@ -32,7 +32,7 @@ class AlarmTest {
     void less_than_a_second_is_in_ms() {
         alarm.raise("late", "late");
         now.addAndGet(36 * SECOND / 1000);
-        alarm.over("back");
+        alarm.clear("back");
         assertEquals(List.of("WARNING late", "INFO back, after 36 ms"), lines);
     }
 
@@ -40,7 +40,7 @@ class AlarmTest {
     void what_comes_and_goes_is_said_once_a_minute() {
         for (int second = 0; second < 59; second++) {
             alarm.raise("late", "late");
-            alarm.over("back");
+            alarm.clear("back");
             now.addAndGet(SECOND);
         }
         assertEquals(List.of("WARNING late", "INFO back, after 0 ms"), lines);

@@ -62,7 +62,7 @@ class ChecksTest {
         String flood = "x".repeat(1023) + "\ud83d\ude00" + "y".repeat(500_000);
         String message = ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", flood)).getMessage();
         assertEquals("store: " + "x".repeat(1023) + "…; perhaps charged, not repeated", message);
-        assertEquals("x".repeat(1024), Texts.cut("x".repeat(1024)));
-        assertEquals("x".repeat(1022) + "…", Texts.cut("x".repeat(1022) + "\ud83d\ude00" + "y"));
+        assertEquals("x".repeat(1024), Texts.truncate("x".repeat(1024)));
+        assertEquals("x".repeat(1022) + "…", Texts.truncate("x".repeat(1022) + "\ud83d\ude00" + "y"));
     }
 }

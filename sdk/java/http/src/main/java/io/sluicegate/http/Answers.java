@@ -118,7 +118,7 @@ final class Answers {
 
     private static SluicegateException knownProblem(Operation operation, int status, Map<?, ?> fields, Charged charged) {
         String type = String.valueOf(fields.get("type"));
-        String detail = fields.get("detail") instanceof String text ? Texts.cut(text) : "no detail";
+        String detail = fields.get("detail") instanceof String text ? Texts.truncate(text) : "no detail";
         if (type.endsWith(":unknown-policy") && operation.policy() != null) {
             return ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", operation.policy()));
         }

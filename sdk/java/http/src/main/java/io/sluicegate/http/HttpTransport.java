@@ -208,7 +208,7 @@ final class HttpTransport implements Transport, AutoCloseable {
             watch.answered();
             return;
         }
-        String detail = fields.get("detail") instanceof String text ? ": " + Texts.cut(text) : "";
+        String detail = fields.get("detail") instanceof String text ? ": " + Texts.truncate(text) : "";
         watch.failed("it answers " + status + (isOurs ? detail : ", and not as a server of Sluicegate does"));
     }
 

@@ -27,7 +27,7 @@ final class ServerWatch {
     /** The server decided, or answered what is wrong with a request. */
     void answered() {
         record(null);
-        alarm.over("the server at " + address + " decides again");
+        alarm.clear("the server at " + address + " decides again");
     }
 
     /** The server did not decide. */

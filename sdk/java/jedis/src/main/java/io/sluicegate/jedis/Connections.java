@@ -109,7 +109,7 @@ final class Connections {
             return line;
         } catch (RuntimeException | OutOfMemoryError | StackOverflowError e) {
             // Also what answers the greeting may be no Redis.
-            problem = Causes.text(e, cause -> cause instanceof JedisDataException ? Causes.ofRedis(cause) : null);
+            problem = Causes.text(e, cause -> cause instanceof JedisDataException ? Causes.redisError(cause) : null);
             number.decrementAndGet();
             throw new CompletionException(e);
         }

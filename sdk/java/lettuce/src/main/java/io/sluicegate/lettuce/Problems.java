@@ -36,15 +36,15 @@ final class Problems {
      * @param before the cause of the attempt before; it stays where this one has less, as attempts may end in other ways for one reason
      */
     static String text(Throwable problem, String before) {
-        String description = Causes.knownCause(problem, Problems::ofLettuce);
+        String description = Causes.knownCause(problem, Problems::lettuceCause);
         if (description != null || before != null) {
             return description != null ? description : before;
         }
-        String text = Causes.text(problem, Problems::ofLettuce);
+        String text = Causes.text(problem, Problems::lettuceCause);
         return text.matches("(?i)connection (reset|closed).*") ? "it ends the connection at once, as a Redis that expects TLS does" : text;
     }
 
-    private static String ofLettuce(Throwable cause) {
-        return cause instanceof RedisCommandExecutionException ? Causes.ofRedis(cause) : cause instanceof ConnectTimeoutException ? Causes.SILENT : null;
+    private static String lettuceCause(Throwable cause) {
+        return cause instanceof RedisCommandExecutionException ? Causes.redisError(cause) : cause instanceof ConnectTimeoutException ? Causes.SILENT : null;
     }
 }

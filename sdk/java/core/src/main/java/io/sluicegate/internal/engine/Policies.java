@@ -87,7 +87,7 @@ final class Policies {
             return null;
         }
         return catalog.isEmpty() ? nothingPublished().getMessage()
-            : catalog.unknownFormat() != null ? "the policies there have the unknown format `" + Texts.cut(catalog.unknownFormat()) + "`"
+            : catalog.unknownFormat() != null ? "the policies there have the unknown format `" + Texts.truncate(catalog.unknownFormat()) + "`"
             : null;
     }
 
@@ -116,7 +116,7 @@ final class Policies {
         return store.command((reply, failure) -> {
             if (failure != null || !(reply instanceof List<?> values)) {
                 String cause = failure != null ? failure.getMessage()
-                    : "redis does not give the policies" + (reply instanceof RedisPort.ReplyError error ? ": " + Texts.cut(error.text()) : "");
+                    : "redis does not give the policies" + (reply instanceof RedisPort.ReplyError error ? ": " + Texts.truncate(error.text()) : "");
                 if (failure == null || !store.isBusy(failure)) {
                     watch.failed(cause);
                 }
@@ -151,7 +151,7 @@ final class Policies {
             noPolicies.raise("nothing", nothingPublished().getMessage()
                 + (hasNone() ? "; requests by policies get no decision" : "; " + Texts.READ_BEFORE));
         } else {
-            noPolicies.over("the Redis at " + watch.address() + " has policies");
+            noPolicies.clear("the Redis at " + watch.address() + " has policies");
         }
     }
 }

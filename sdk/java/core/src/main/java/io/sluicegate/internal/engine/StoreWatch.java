@@ -43,11 +43,11 @@ final class StoreWatch {
         hasAnswered = true;
         if (cause != null) {
             cause = null;
-            alarm.over("the Redis at " + address + " decides again");
+            alarm.clear("the Redis at " + address + " decides again");
         }
         if (isBusy && answeredAt - busyAt > CALM_NANOS) {
             isBusy = false;
-            busy.over("the Redis at " + address + " answers in time again");
+            busy.clear("the Redis at " + address + " answers in time again");
         }
     }
 
