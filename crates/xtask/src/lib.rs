@@ -15,6 +15,7 @@
 //! | `tidy` | checks the rules of ARCHITECTURE.md (`tests/tidy.rs`): sizes, docs, arrows |
 
 pub mod cargo;
+pub mod circles;
 pub mod doc_comments;
 pub mod findings;
 pub mod mutants;

@@ -1,7 +1,5 @@
-//! Rules that the compiler does not check: the arrows between modules, the one place that asks stores, and names of
-//! bounds.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Rules that the compiler does not check: wires that do not know one another, the one place that asks stores, and
+//! names of bounds.
 
 /// A file: its path below the root of the project, and its text.
 pub type File = (String, String);
@@ -65,10 +63,6 @@ pub fn problems(files: &[File]) -> Vec<String> {
             }
         }
     }
-    let arrows = arrows(&server);
-    problems.extend(circle(&arrows).map(|circle| {
-        format!("modules of {SERVER} know one another in a circle: {}", circle.join(" -> "))
-    }));
     problems
 }
 
@@ -109,7 +103,7 @@ fn is_source(path: &str) -> bool {
 }
 
 /// `text` without its unit tests and comments.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let shipped = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines = shipped.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
@@ -120,67 +114,8 @@ fn wire_of(path: &str) -> Option<&str> {
     WIRES.iter().find(|wire| within.starts_with(&format!("{wire}/"))).copied()
 }
 
-/// The top-level module of a file of the server.
-fn module(path: &str) -> Option<&str> {
-    let first = path.strip_prefix(SERVER)?.split('/').next()?;
-    let name = first.strip_suffix(".rs").unwrap_or(first);
-    (!matches!(name, "lib" | "main")).then_some(name)
-}
-
-/// The modules that each module names.
-fn arrows<'f>(files: &[&&'f File]) -> BTreeMap<&'f str, BTreeSet<&'f str>> {
-    let modules: BTreeSet<_> = files.iter().filter_map(|(path, _)| module(path)).collect();
-    let mut arrows = BTreeMap::<_, BTreeSet<_>>::new();
-    for (path, text) in files {
-        let Some(from) = module(path) else { continue };
-        let known = arrows.entry(from).or_default();
-        let code = code(text);
-        for rest in code.split("crate::").skip(1) {
-            let one = [rest.split(|char: char| !is_of_name(char)).next().unwrap_or_default()];
-            let several = rest.strip_prefix('{').and_then(|list| list.split(';').next());
-            let names = several.map_or_else(
-                || one.to_vec(),
-                |list| list.split(|char: char| !is_of_name(char)).collect(),
-            );
-            let to = modules.iter().filter(|to| **to != from && names.contains(*to));
-            known.extend(to);
-        }
-    }
-    arrows
-}
-
-fn is_of_name(char: char) -> bool {
+pub(crate) fn is_of_name(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_'
-}
-
-/// A path from a module back to itself, if there is one.
-fn circle(arrows: &BTreeMap<&str, BTreeSet<&str>>) -> Option<Vec<String>> {
-    let mut seen = BTreeSet::new();
-    arrows.keys().find_map(|from| back(arrows, &mut vec![*from], &mut seen))
-}
-
-fn back<'m>(
-    arrows: &BTreeMap<&'m str, BTreeSet<&'m str>>,
-    way: &mut Vec<&'m str>,
-    seen: &mut BTreeSet<&'m str>,
-) -> Option<Vec<String>> {
-    let here = *way.last()?;
-    for next in arrows.get(here).into_iter().flatten() {
-        if let Some(place) = way.iter().position(|module| module == next) {
-            let circle = way[place..].iter().chain([next]);
-            return Some(circle.map(|module| (*module).to_owned()).collect());
-        }
-        if !seen.contains(next) {
-            way.push(next);
-            let found = back(arrows, way, seen);
-            way.pop();
-            if found.is_some() {
-                return found;
-            }
-        }
-    }
-    seen.insert(here);
-    None
 }
 
 #[cfg(test)]
@@ -200,20 +135,6 @@ mod tests {
         assert_eq!(found, [expected]);
         assert_eq!(problems_of(&[("crates/server/src/wire/rls/mod.rs", text)]), [""; 0]);
         assert_eq!(problems_of(&[("crates/server/src/wire/http/serve/tests.rs", text)]), [""; 0]);
-    }
-
-    #[test]
-    fn modules_that_know_one_another_are_found() {
-        let files = [
-            ("crates/server/src/engine.rs", "use crate::telemetry::Telemetry;\n"),
-            ("crates/server/src/telemetry/mod.rs", "use crate::{log, store};\n"),
-            ("crates/server/src/store.rs", "use crate::engine::ServerEngine;\n"),
-            ("crates/server/src/log.rs", ""),
-        ];
-        let found = problems_of(&files);
-        let circle = "modules of crates/server/src/ know one another in a circle: engine -> telemetry -> store -> engine";
-        assert_eq!(found, [circle]);
-        assert_eq!(problems_of(&files[..2]), [""; 0]);
     }
 
     #[test]

@@ -187,7 +187,7 @@ fn numbers_of_documents_are_read_exactly() {
     let policy = manifests().into_iter().find(|manifest| name(manifest) == "sluicegate-policy");
     let features = policy.expect("there is one")["dependencies"]["serde_json"]["features"].clone();
     let is_exact = |feature: &toml::Value| feature.as_str() == Some("float_roundtrip");
-    assert!(features.as_array().expect("a list").iter().any(is_exact), "{features}");
+    assert!(features.as_array().expect("a list").iter().any(is_exact), "{features:?}");
 }
 
 #[test]
@@ -209,6 +209,11 @@ fn dependencies_point_down_and_nowhere_else() {
 #[test]
 fn no_seam_is_gone_over() {
     assert_eq!(xtask::seams::problems(&files()), [""; 0]);
+}
+
+#[test]
+fn no_modules_form_a_circle() {
+    assert_eq!(xtask::circles::problems(&files()), [""; 0]);
 }
 
 #[test]
