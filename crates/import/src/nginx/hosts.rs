@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluicegate_policy::limits::HOSTS_MAX;
 
-use super::server::Server;
 use super::tokens::Directive;
 
 /// The `host` of a `match`, and of its exceptions. Both empty: every host.
@@ -102,9 +101,9 @@ fn address_of(listen: &str) -> String {
 }
 
 /// The requests of each server, by their hosts, as alternatives. An empty list: no host leads to it.
-pub(super) fn all(servers: &[Server]) -> Vec<Vec<Hosts>> {
+pub(super) fn all(servers: &[&Names]) -> Vec<Vec<Hosts>> {
     let mut known = Known::default();
-    for (place, Server { names, .. }) in servers.iter().enumerate() {
+    for (place, names) in servers.iter().enumerate() {
         for (address, is_said) in &names.listens {
             let default = known.defaults.entry(address).or_insert((place, *is_said));
             if *is_said && !default.1 {
@@ -113,7 +112,7 @@ pub(super) fn all(servers: &[Server]) -> Vec<Vec<Hosts>> {
             known.names.extend(names.names.iter().map(|name| (name.as_str(), address.as_str())));
         }
     }
-    servers.iter().enumerate().map(|(place, server)| known.hosts(place, &server.names)).collect()
+    servers.iter().enumerate().map(|(place, names)| known.hosts(place, names)).collect()
 }
 
 /// The names and addresses of all servers.

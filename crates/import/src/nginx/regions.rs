@@ -56,7 +56,8 @@ pub(super) struct Regions {
 impl Regions {
     pub(super) fn of(servers: &[Server]) -> Self {
         let areas = servers.iter().map(areas).collect();
-        Self { areas, hosts: hosts::all(servers) }
+        let names: Vec<_> = servers.iter().map(|server| &server.names).collect();
+        Self { areas, hosts: hosts::all(&names) }
     }
 
     /// All limits that hold somewhere.
