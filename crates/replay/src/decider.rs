@@ -15,7 +15,7 @@ use sluicegate::{Admission, Clock, DecideError, Engine, Micros, Request, Turn};
 use sluicegate_policy::PolicySet;
 use tokio::runtime::{Builder, Runtime};
 
-use super::streamed::StreamedRequest;
+use super::request::StreamedRequest;
 
 /// An engine that decides requests in virtual time.
 pub(crate) struct Decider {

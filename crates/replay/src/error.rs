@@ -6,7 +6,7 @@ use sluicegate_policy::{DocumentErrors, KeyAttribute};
 use sluicegate_text::fields::{Field, FieldError, listed};
 use sluicegate_text::terminal::{self, one_line};
 
-use super::jsonl::{self, OpName};
+use super::op::OpName;
 use super::source::LINE_BYTES_MAX;
 
 /// The reason for which an event was not decided. It changed nothing.
@@ -24,10 +24,12 @@ pub enum EventError {
     Fields(#[from] FieldError),
     /// The line is a decision from a server's stream, among events of another format.
     #[error(
-        "the line is a decision of `/v1/events`; choose `--format events`, or write events such as `{example}`",
-        example = jsonl::FORM.example
+        "the line is a decision of `/v1/events`; choose `--format events`, or write events such as `{example}`"
     )]
-    StreamedDecision,
+    StreamedDecision {
+        /// An event of the other format.
+        example: &'static str,
+    },
     /// The line is not a decision of a server.
     #[error("the line is no event of `/v1/events`: {0}")]
     NotAnEvent(String),

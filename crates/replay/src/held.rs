@@ -9,7 +9,7 @@ use sluicegate::gateway::{GuardingBudget, PolicyDecision};
 use sluicegate::{DecideError, Micros};
 
 use super::decider::{Decider, Deciding, Progressed};
-use super::streamed::StreamedRequest;
+use super::request::StreamedRequest;
 
 /// Requests that are delayed, each with a tag of the caller. The engine bounds their number
 /// ([`sluicegate::HELD_MAX`]).

@@ -25,12 +25,14 @@ mod files;
 mod held;
 pub mod jsonl;
 mod logs;
+pub mod op;
 mod output;
 mod paths;
 mod pending;
 mod progress;
 mod readable;
 mod reorder;
+mod request;
 mod rules;
 mod session;
 mod source;
@@ -183,7 +185,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let decisions = create("--decisions", &args.decisions)?;
     let picture = create("--svg", &args.svg)?;
     let output = DecisionWriter::new(decisions);
-    let progress = Progress::new(input.clone(), &source);
+    let progress = Progress::new(input.clone(), source.bytes());
     let decider = match StoreName::parse(&args.store).context("--store")? {
         StoreName::Memory => Decider::in_memory(policies.clone(), args.keys_max),
         StoreName::Redis(config) => {

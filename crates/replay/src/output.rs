@@ -18,7 +18,7 @@ use std::io::{self, Write};
 
 use sluicegate::{Decision, Micros};
 
-use super::jsonl::OpName;
+use super::op::OpName;
 
 /// Bytes that are written at a time: large enough that system calls do not slow the replay.
 const BUFFER_BYTES: usize = 64 * 1024;

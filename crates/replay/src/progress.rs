@@ -5,8 +5,6 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use sluicegate_text::terminal;
 
-use super::source::LineReader;
-
 /// Most problems that are printed one by one; the rest are only counted, since long lists are not read.
 const TOLD_MAX: u64 = 20;
 
@@ -19,9 +17,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress of the input called `input`.
-    pub(crate) fn new(input: String, source: &LineReader) -> Self {
-        let bar = match source.bytes() {
+    /// Returns the progress of the input called `input`, which has this many bytes, if that is known.
+    pub(crate) fn new(input: String, bytes: Option<u64>) -> Self {
+        let bar = match bytes {
             _ if !std::io::stderr().is_terminal() => ProgressBar::hidden(),
             Some(bytes) => ProgressBar::new(bytes)
                 .with_style(style("{bar:40} {binary_bytes} of {binary_total_bytes}, {eta} left")),

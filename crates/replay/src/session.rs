@@ -16,13 +16,14 @@ use sluicegate_text::fields::Field;
 use super::decider::Decider;
 use super::error::EventError;
 use super::held::{Decided, HeldRequests};
-use super::jsonl::{self, Act, BadEvent, OpName, ReplayEvent};
+use super::jsonl::{self, Act, BadEvent, ReplayEvent};
+use super::op::OpName;
 use super::output::{
     DecisionLine, DecisionWriter, HELD_LINES_MAX, OutputSlot, write_configured, write_error,
 };
 use super::pending::{PENDING_MAX, Pending, PendingReservation};
 use super::progress::Progress;
-use super::streamed::StreamedRequest;
+use super::request::StreamedRequest;
 use super::summary::{Answered, ReplayTally};
 
 /// A replay while it runs.

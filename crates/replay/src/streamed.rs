@@ -18,8 +18,9 @@ use sluicegate_kernel::param::within;
 use sluicegate_text::terminal::one_line;
 
 use super::error::EventError;
-use super::jsonl::OpName;
+use super::op::OpName;
 use super::reorder::Reorder;
+use super::request::StreamedRequest;
 use super::session::ReplaySession;
 
 /// Events on their way to the session.
@@ -29,20 +30,6 @@ pub(crate) struct Streamed {
     policy: Option<String>,
     /// Keys are hashes; `None` before the first key.
     are_hashed: Option<bool>,
-}
-
-/// A request to a server.
-#[derive(Clone, Debug)]
-pub(crate) struct StreamedRequest {
-    pub(crate) policy: String,
-    pub(crate) key: Option<String>,
-    pub(crate) op: OpName,
-    pub(crate) verb: Verb,
-    pub(crate) patience: Patience,
-    /// The permit, as it is written.
-    pub(crate) permit: Option<String>,
-    /// The server let it pass without overflow; `None`: it could not decide.
-    pub(crate) passed: Option<bool>,
 }
 
 /// The fields of an event that are read; others are for people.

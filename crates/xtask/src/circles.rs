@@ -26,9 +26,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("crates/policy/src", &["document", "set"]),
     ("crates/policy/src", &["error", "merge_keys", "node", "syntax", "text"]),
     ("crates/policy/src/document", &["leases", "matcher", "permits", "policy"]),
-    ("crates/replay/src", &["decider", "held", "session", "streamed"]),
-    ("crates/replay/src", &["error", "jsonl"]),
-    ("crates/replay/src", &["progress", "source"]),
     (
         "crates/server/src/config",
         &["check", "listeners", "load", "origin", "reach", "schema", "words"],

@@ -6,9 +6,9 @@ use sluicegate_kernel::param::within;
 use sluicegate_text::fields::{Field, RequestFields};
 use sluicegate_text::terminal::one_line;
 
-use super::names::OpName;
 use super::{Act, ReplayEvent};
 use crate::error::EventError;
+use crate::op::OpName;
 
 /// Longest name of a permit, bytes: that of a key.
 const ID_BYTES_MAX: usize = 1024;

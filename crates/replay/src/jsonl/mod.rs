@@ -14,7 +14,6 @@
 //! should choose other names. `configure` may leave `policy` out, for its document has the name.
 
 mod event;
-mod names;
 
 use std::borrow::Cow;
 
@@ -24,7 +23,7 @@ use sluicegate_kernel::limits::SPAN_MAX_US;
 use sluicegate_text::fields::{Field, FieldError, Form, RequestFields};
 
 use super::error::EventError;
-pub use names::OpName;
+use super::op::OpName;
 
 /// The fields of an event.
 pub(crate) static FORM: Form = Form {
@@ -120,10 +119,10 @@ fn read<'a>(line: &'a [u8], fields: &mut RequestFields<'a>) -> Result<(), EventE
     let line = std::str::from_utf8(line).map_err(|error| EventError::Utf8(error.valid_up_to()))?;
     match fields.read(line) {
         Err(FieldError::Unknown { name, .. }) if name == STREAMED_FIELD => {
-            Err(EventError::StreamedDecision)
+            Err(EventError::StreamedDecision { example: FORM.example })
         }
         Err(FieldError::NoObject { .. }) if line.starts_with(STREAMED_PREFIX) => {
-            Err(EventError::StreamedDecision)
+            Err(EventError::StreamedDecision { example: FORM.example })
         }
         read => Ok(read?),
     }

@@ -203,7 +203,7 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
     if begins_object(source.peek()) {
         bail!("--log: {input} is JSON, expected an access log in the format `combined`");
     }
-    let progress = Progress::new(input.clone(), &source);
+    let progress = Progress::new(input.clone(), source.bytes());
     let format = format_of(source.peek(), &options.clients);
     let mut sides = Sides::new((today, new), &options, format, progress)?;
     let read = sides.read(&mut source, &|| false);
