@@ -20,7 +20,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("crates/control/src/api", &["describe", "handlers", "request", "table", "work"]),
     ("crates/control/src/catalog", &["accounts", "sessions"]),
     ("crates/control/src/catalog", &["apps", "policies"]),
-    ("crates/control/src/identity/oidc", &["provider", "service"]),
     ("crates/kernel/src", &["algorithm", "flow", "lease", "ruleset", "states"]),
     ("crates/kernel/src", &["num", "param"]),
     ("crates/policy/src", &["document", "set"]),

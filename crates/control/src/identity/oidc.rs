@@ -12,6 +12,8 @@
 
 mod config;
 #[cfg(feature = "oidc")]
+mod error;
+#[cfg(feature = "oidc")]
 mod http;
 #[cfg(feature = "oidc")]
 mod login;
@@ -24,9 +26,11 @@ mod service;
 
 pub use config::{GroupGrant, OidcProviderConfig};
 #[cfg(feature = "oidc")]
+pub(crate) use error::SignInError;
+#[cfg(feature = "oidc")]
 pub use service::Oidc;
 #[cfg(feature = "oidc")]
-pub(crate) use service::{CallbackParams, CompletedLogin, SignInError};
+pub(crate) use service::{CallbackParams, CompletedLogin};
 
 /// Sign-in with OpenID Connect: without the feature `oidc`, no value of this type exists.
 #[cfg(not(feature = "oidc"))]

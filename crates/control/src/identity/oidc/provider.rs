@@ -25,10 +25,10 @@ use tokio::sync::Mutex;
 
 use super::OidcProviderConfig;
 use super::config::is_safe_url;
+use super::error::SignInError;
 use super::http::{HttpError, ProviderHttp};
 use super::login::{LOGIN_MS, PendingLogin};
 use super::person::{self, Person};
-use super::service::SignInError;
 use crate::error::Error;
 use sluicegate_policy::finding;
 

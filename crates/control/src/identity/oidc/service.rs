@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::OidcProviderConfig;
+use super::error::SignInError;
 use super::login::{LOGIN_MS, Logins};
 use super::person::Person;
 use super::provider::Provider;
@@ -62,26 +63,6 @@ pub(crate) struct CompletedLogin {
     pub(crate) id: String,
     /// The hash of the session that the browser had.
     pub(crate) session: Option<String>,
-}
-
-/// Reason why a sign-in failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SignInError {
-    #[error(
-        "sign-in not found in this browser, or older than 10 minutes: start again at \
-         `/v1/admin/oidc/login`"
-    )]
-    Foreign,
-    #[error("the identity provider returned `{0}`")]
-    Told(String),
-    #[error("the identity provider rejected the code: used or expired")]
-    Code(String),
-    #[error("invalid response from the identity provider")]
-    Unbelievable(String),
-    #[error("identity provider unavailable; accounts with a password can still sign in")]
-    Away(String),
-    #[error("too many concurrent sign-ins; retry in 1 s")]
-    Busy,
 }
 
 impl Oidc {
