@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use sluicegate_policy::{Finding, TextPlace};
 
 use crate::access::AccessDenied;
-use crate::db::CatalogAddress;
 
 /// The reason for a failure. Nothing has changed, unless it is [`Unknown`](Self::Unknown).
 #[derive(Debug, thiserror::Error)]
@@ -51,14 +50,14 @@ pub enum Error {
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
     /// The copy is one of another catalog, or does not name one.
-    #[error("{}", other_catalog(path, found.as_ref(), wanted))]
+    #[error("{}", other_catalog(path, found.as_deref(), wanted))]
     OtherCatalog {
         /// The file.
         path: PathBuf,
-        /// The catalog that it is a copy of, if it names one.
-        found: Option<CatalogAddress>,
-        /// The catalog whose copy is expected.
-        wanted: CatalogAddress,
+        /// The address of the catalog that it is a copy of, if it names one.
+        found: Option<String>,
+        /// The address of the catalog whose copy is expected.
+        wanted: String,
     },
     /// The copy of the catalog was written by another version of this program.
     #[error(
@@ -109,7 +108,7 @@ fn listed(errors: &[PlacedFinding]) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-fn other_catalog(path: &Path, found: Option<&CatalogAddress>, wanted: &CatalogAddress) -> String {
+fn other_catalog(path: &Path, found: Option<&str>, wanted: &str) -> String {
     let path = path.display();
     match found {
         Some(found) => format!(

@@ -16,7 +16,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("crates/cli/src", &["client", "init", "serve"]),
     ("crates/conformance/src", &["lease", "subject"]),
     ("crates/control/src", &["audit", "catalog"]),
-    ("crates/control/src", &["db", "error"]),
     ("crates/control/src/api", &["describe", "handlers", "request", "table", "work"]),
     ("crates/control/src/catalog", &["accounts", "sessions"]),
     ("crates/control/src/catalog", &["apps", "policies"]),

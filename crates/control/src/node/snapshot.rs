@@ -101,8 +101,8 @@ impl CatalogCopy {
         if is_before || found.as_ref() == Some(&self.of) {
             return Ok(());
         }
-        let (path, wanted) = (self.path.clone(), self.of.clone());
-        Err(Error::OtherCatalog { path, found, wanted })
+        let (found, wanted) = (found.map(|of| of.to_string()), self.of.to_string());
+        Err(Error::OtherCatalog { path: self.path.clone(), found, wanted })
     }
 }
 
