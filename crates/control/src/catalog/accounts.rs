@@ -1,13 +1,11 @@
 //! Accounts. The catalog gets passwords as hashes, and does not compute these.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::apps::is_version;
-use super::change::{Change, begin};
-use super::{Catalog, ChangeContext, Page, sessions};
+use super::change::{Change, begin, is_version};
+use super::sessions::{self, KeptPassword};
+use super::{Catalog, ChangeContext, Page};
 use crate::access::{Account, Action};
 use crate::audit::AuditTarget;
 use crate::db::Row;
@@ -61,17 +59,6 @@ pub struct AccountChange<'c> {
     pub is_disabled: Option<bool>,
     /// Hash of the new password.
     pub password_hash: Option<&'c str>,
-}
-
-/// Password hash of an account that may sign in.
-#[derive(Clone, PartialEq, Eq)]
-pub struct KeptPassword {
-    /// The account's id.
-    pub account: String,
-    /// The account's version: a sign-in with this password fails after a change of the account.
-    pub version: i64,
-    /// The hash.
-    pub hash: String,
 }
 
 const NOT_FOUND: Error = Error::NotFound("account");
@@ -303,12 +290,6 @@ impl Catalog {
             None,
         );
         change.commit(()).await
-    }
-}
-
-impl fmt::Debug for KeptPassword {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeptPassword").field("account", &self.account).finish_non_exhaustive()
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::change::{Change, begin};
-use super::policies::policy_naming;
+use super::change::{Change, begin, is_version};
+use super::policy_apps::policy_naming;
 use super::{Catalog, ChangeContext, Page, name, text};
 use crate::access::{Action, Role};
 use crate::audit::AuditTarget;
@@ -316,11 +316,6 @@ async fn is_last_owner(change: &mut Change<'_>, app: &str, account: &str) -> Res
     let sql = "SELECT account FROM members WHERE app = ? AND role = ? LIMIT 2";
     let owners = change.rows.rows(sql, &[app.into(), Role::Owner.name().into()]).await?;
     Ok(owners.len() == 1 && owners[0].get::<String>(0)? == account)
-}
-
-/// Checks that the version to change is the current one.
-pub(super) const fn is_version(given: i64, is: i64) -> Result<(), Error> {
-    if given == is { Ok(()) } else { Err(Error::Stale(is)) }
 }
 
 async fn account_id(

@@ -341,6 +341,11 @@ impl Change<'_> {
     }
 }
 
+/// Checks that the version to change is the current one.
+pub(super) const fn is_version(given: i64, is: i64) -> Result<(), Error> {
+    if given == is { Ok(()) } else { Err(Error::Stale(is)) }
+}
+
 /// Adds the codes of overridden warnings to the value of an audit entry.
 fn forced(after: Option<String>, warnings: &BTreeSet<&str>) -> String {
     let value = after.map(|after| serde_json::from_str(&after).unwrap_or(Json::String(after)));

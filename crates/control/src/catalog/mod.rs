@@ -3,8 +3,10 @@
 //! | file | what |
 //! |---|---|
 //! | `change` | the one way to change something: a transaction with its entry in the audit |
+//! | `audit` | the entries of the audit, and their verification |
 //! | `apps`, `accounts`, `policies`, `tokens`, `sessions` | the stored objects |
 //! | `external` | the accounts of people who sign in with OpenID Connect |
+//! | `policy_apps` | the apps that each policy names |
 //! | `publish` | the changes for nodes |
 //! | `seed` | the content of a new catalog |
 //! | `nodes`, `traffic` | the state of nodes, and their counts |
@@ -14,11 +16,13 @@
 
 mod accounts;
 mod apps;
+mod audit;
 mod change;
 mod external;
 mod nodes;
 mod overview;
 mod policies;
+mod policy_apps;
 mod publish;
 mod seed;
 mod sessions;
@@ -39,21 +43,21 @@ use crate::limits::{
 use sluicegate_policy::finding;
 
 pub(crate) use accounts::is_account_name;
-pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
+pub use accounts::{AccountChange, AccountView, NewAccount};
 pub use apps::{App, Member, RoleOrigin};
 pub use external::ExternalIdentity;
 pub use nodes::{Fleet, FleetNode, Node, NodeReport, StoreReport};
 pub(crate) use overview::KnownNames;
 pub use overview::{AppSummary, Hit};
-use policies::fill_policy_apps;
 pub use policies::{
     Applied, AppliedAll, Diff, PolicyAt, PolicyFilter, PolicyLimit, PolicySort, PolicyState,
     PolicySummaries, PolicySummary, PolicyVersion, PolicyView, Wanted, changes,
 };
 pub(crate) use policies::{POLICY_SCHEMA, policy_schema};
+use policy_apps::fill_policy_apps;
 pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
 pub(crate) use sessions::RecentAddresses;
-pub use sessions::{LiveSession, NewSession, SessionSpans, SessionView};
+pub use sessions::{KeptPassword, LiveSession, NewSession, SessionSpans, SessionView};
 pub use tokens::{NewToken, TokenView};
 pub use traffic::{Mark, NodeBucket, PolicyChange};
 

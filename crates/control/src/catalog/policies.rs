@@ -17,7 +17,6 @@ mod diff;
 mod document;
 mod limits;
 mod list;
-mod naming;
 mod warnings;
 
 use std::collections::BTreeSet;
@@ -31,8 +30,9 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::RefBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::apps::{is_version, locked};
-use super::change::{Change, begin};
+use super::apps::locked;
+use super::change::{Change, begin, is_version};
+use super::policy_apps::{named_apps, write_apps};
 use super::{Catalog, ChangeContext, Page};
 use crate::access::Action;
 use crate::audit::AuditTarget;
@@ -46,8 +46,6 @@ pub use diff::{Diff, changes};
 use document::{canonical, read};
 pub use limits::PolicyLimit;
 pub use list::{PolicyFilter, PolicySort, PolicySummaries, PolicySummary};
-pub(super) use naming::{fill_policy_apps, policy_naming};
-use naming::{named_apps, write_apps};
 use warnings::warnings;
 
 /// The state of a policy.

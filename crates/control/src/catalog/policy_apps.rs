@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::catalog::change::LOCK_HEAD;
-use crate::catalog::name;
+use super::change::LOCK_HEAD;
+use super::name;
 use crate::db::{Db, Transaction};
 use crate::error::Error;
 
@@ -15,7 +15,7 @@ use crate::error::Error;
 const FILL_STEP_MAX: i64 = 100;
 
 /// Returns the first policy that names `app` in its `apps`, if there is one.
-pub(in crate::catalog) async fn policy_naming(
+pub(super) async fn policy_naming(
     rows: &mut Transaction,
     app: &str,
 ) -> Result<Option<String>, Error> {
@@ -45,7 +45,7 @@ pub(super) async fn write_apps(
 }
 
 /// Fills the table in a catalog that is older than the table: all of it or nothing, by one node.
-pub(in crate::catalog) async fn fill_policy_apps(db: &Db) -> Result<(), Error> {
+pub(super) async fn fill_policy_apps(db: &Db) -> Result<(), Error> {
     let sql = "SELECT name FROM backfills WHERE name = 'policy_apps'";
     if db.row(sql, &[]).await?.is_none() {
         return Ok(());

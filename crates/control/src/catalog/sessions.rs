@@ -2,17 +2,28 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::accounts::KeptPassword;
 use super::change::{Change, begin};
 use super::{Catalog, ChangeContext};
 use crate::access::{AccessDenied, Action};
 use crate::audit::AuditTarget;
 use crate::db::Row;
 use crate::error::Error;
+
+/// Password hash of an account that may sign in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeptPassword {
+    /// The account's id.
+    pub account: String,
+    /// The account's version: a sign-in with this password fails after a change of the account.
+    pub version: i64,
+    /// The hash.
+    pub hash: String,
+}
 
 /// Lifetimes of sessions.
 #[derive(Clone, Copy, Debug)]
@@ -232,6 +243,12 @@ impl Catalog {
         let ends_at = row.get::<i64>(2)? + spans.absolute_ms;
         let idle_until = ends_at.min(seen_at + spans.idle_ms);
         Ok(Some(LiveSession { account: row.get(0)?, idle_until, ends_at }))
+    }
+}
+
+impl fmt::Debug for KeptPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptPassword").field("account", &self.account).finish_non_exhaustive()
     }
 }
 
