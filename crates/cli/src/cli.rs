@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, Parser, Subcommand};
 use sluicegate_import::ImportSource;
 use sluicegate_replay as replay;
 use sluicegate_server::descriptors::Configuration;
 
-use crate::{admin, catalog, client, init, policies, serve, shell, whatif};
+use crate::{admin, catalog, client, help, init, policies, serve, shell, whatif};
 
 /// Text of `--version`; `-V` prints its first line.
 const LONG_VERSION: &str = if sluicegate_console::IS_BUILT {
@@ -106,6 +106,11 @@ enum ImportCommand {
     Sentinel(catalog::ImportFileArgs),
 }
 
+/// The command line with groups and examples.
+pub(crate) fn command() -> Command {
+    help::with_groups(Cli::command())
+}
+
 /// Runs the command. The exit code is 1 if the command itself found something wrong.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
@@ -135,6 +140,6 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         }
         CliCommand::RedisAcl { url } => policies::print_acl(&url),
         CliCommand::Completions(args) => shell::completions(&args),
-        CliCommand::Man(args) => shell::man(&args),
+        CliCommand::Man(args) => shell::man(&args, command()),
     }
 }

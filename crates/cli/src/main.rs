@@ -19,6 +19,7 @@ mod client;
 mod exit;
 mod help;
 mod init;
+mod names;
 mod policies;
 mod serve;
 mod shell;
@@ -33,7 +34,7 @@ use sluicegate_server::log;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if shell::complete() {
+    if shell::complete(cli::command) {
         return ExitCode::SUCCESS;
     }
     let words: Vec<_> =
@@ -44,10 +45,11 @@ fn main() -> ExitCode {
         _ => words,
     };
     let matches = match &words[..] {
-        [_, version] if version == "--version" => help::command().try_get_matches_from(&words),
-        _ => help::command().try_get_matches(),
+        [_, version] if version == "--version" => cli::command().try_get_matches_from(&words),
+        _ => cli::command().try_get_matches(),
     };
-    let matches = matches.unwrap_or_else(|error| help::with_tip(error, &words).exit());
+    let matches =
+        matches.unwrap_or_else(|error| help::with_tip(error, &words, &cli::command()).exit());
     let parsed = cli::Cli::from_arg_matches(&matches);
     match cli::run(parsed.unwrap_or_else(|error| error.exit())) {
         Ok(code) => code,

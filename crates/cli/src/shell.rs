@@ -1,13 +1,13 @@
 //! `sluicegate completions` and `sluicegate man`: the command line for shells and for `man`.
 //!
 //! The script of a shell calls this program with [`COMPLETE`] set, which prints the candidates. Names of policies come
-//! from a server or from the policy file (`client/names.rs`).
+//! from a server or from the policy file (`names.rs`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_complete::env::{CompleteEnv, Shells};
 use sluicegate_text::terminal;
@@ -56,18 +56,18 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints candidates if the script of a shell asks for them, and returns whether it does.
-pub(crate) fn complete() -> bool {
+/// Prints candidates for `command` if the script of a shell asks for them, and returns whether it does.
+pub(crate) fn complete(command: fn() -> Command) -> bool {
     let here = std::env::current_dir().ok();
-    let completer = CompleteEnv::with_factory(help::command).var(COMPLETE);
+    let completer = CompleteEnv::with_factory(command).var(COMPLETE);
     // A shell shows no errors.
     completer.try_complete(std::env::args_os(), here.as_deref()).unwrap_or(true)
 }
 
-/// Writes a page for each command.
-pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
+/// Writes a page for each subcommand of `command`.
+pub(crate) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
     let ManArgs { directory } = args;
-    let written = help::write_pages(help::command(), directory);
+    let written = help::write_pages(command, directory);
     written.with_context(|| format!("cannot write to {}", directory.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,8 @@ use sluicegate_replay::is_dash;
 use sluicegate_replay::whatif::{CompareArgs, compare};
 use sluicegate_text::documents::DocumentSource;
 
-use crate::catalog::{Remote, Server, app, wait_for};
+use crate::catalog::{Remote, Server};
+use crate::client::{app, wait_for};
 
 /// Arguments of `sluicegate policies whatif`.
 #[derive(Debug, Args)]

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::client::{AdminClient, LoginServer, RefusedRequest};
 use super::confirm::ConfirmArgs;
 use super::table::{self, instant, text};
-use crate::catalog::app;
-use crate::client::print_line;
+use crate::client::{app, print_line};
 
 /// Commands for apps.
 #[derive(Debug, Subcommand)]

@@ -10,9 +10,8 @@ use super::ListOfAppArgs;
 use super::client::{AdminClient, LoginServer};
 use super::confirm::ConfirmArgs;
 use super::table::{self, instant, text};
-use crate::catalog::app;
 use crate::client::http::encoded;
-use crate::client::print_line;
+use crate::client::{app, print_line};
 
 /// Commands for members of an app.
 #[derive(Debug, Subcommand)]

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use crate::catalog::{app, wait_for};
+use crate::client::{app, wait_for};
 use client::LoginServer;
 
 /// Arguments of a list of an app's items.

@@ -19,9 +19,8 @@ use super::client::{AdminClient, LoginServer};
 use super::confirm::ConfirmArgs;
 use super::kept::beside;
 use super::table::{self, instant, instant_of, text};
-use crate::catalog::app;
 use crate::client::http::encoded;
-use crate::client::{print_line, whole};
+use crate::client::{app, print_line, whole};
 
 /// Commands for tokens of an app.
 #[derive(Debug, Subcommand)]

@@ -19,8 +19,8 @@ use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::difference::{ChangeCounts, PlannedChange, lines, print_invalid};
 use super::policy_files::PolicyFiles;
-use super::remote::{self, ApplyOptions, RejectedField, Remote, RemoteError, Server};
-use crate::client::print_line;
+use super::remote::{ApplyOptions, RejectedField, Remote, RemoteError, Server};
+use crate::client::{self, print_line};
 
 /// Arguments of `sluicegate policies apply`.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(crate) struct ApplyArgs {
     #[arg(short, long, value_name = "DIR|FILE")]
     file: PathBuf,
     /// App that owns the policies.
-    #[arg(long, value_name = "APP", value_parser = remote::app)]
+    #[arg(long, value_name = "APP", value_parser = client::app)]
     app: String,
     /// Reason for the change, recorded in the audit.
     #[arg(long, value_name = "TEXT", default_value = "policies apply")]

@@ -15,8 +15,8 @@ use sluicegate_text::documents::Located;
 use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::policy_files::{PolicyFiles, path};
-use super::remote::{self, Remote, Server};
-use crate::client::print_line;
+use super::remote::{Remote, Server};
+use crate::client::{self, print_line};
 use crate::exit;
 
 /// Arguments of `sluicegate policies diff`.
@@ -26,7 +26,7 @@ pub(crate) struct DiffArgs {
     #[arg(short, long, value_name = "DIR|FILE")]
     file: PathBuf,
     /// App that owns the policies.
-    #[arg(long, value_name = "APP", value_parser = remote::app)]
+    #[arg(long, value_name = "APP", value_parser = client::app)]
     app: String,
     #[command(flatten)]
     server: Server,

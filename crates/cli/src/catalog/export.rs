@@ -13,15 +13,15 @@ use sluicegate_policy::Document;
 use sluicegate_text::documents::DocumentSource;
 use sluicegate_text::terminal::{self, OutputFormat};
 
-use super::remote::{self, Remote, Server};
+use super::remote::{Remote, Server};
 use super::yaml;
-use crate::client::print_line;
+use crate::client::{self, print_line};
 
 /// Arguments of `sluicegate policies export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// App that owns the policies.
-    #[arg(long, value_name = "APP", value_parser = remote::app)]
+    #[arg(long, value_name = "APP", value_parser = client::app)]
     app: String,
     /// Write one file per policy to this directory, created if missing. Without it, print one
     /// document.

@@ -23,10 +23,11 @@ use clap::Subcommand;
 
 pub(crate) use audit::AuditCommand;
 pub(crate) use import::{ImportFileArgs, LimiterInfoArgs};
-pub(crate) use remote::{Remote, Server, app};
+pub(crate) use remote::{Remote, Server};
 use sluicegate_import::ImportSource;
 use sluicegate_text::terminal;
 
+use crate::client::wait_for;
 use crate::exit;
 
 /// Commands for policies of a catalog.
@@ -62,11 +63,6 @@ pub(crate) fn import_limiter_info(args: &LimiterInfoArgs) -> Result<ExitCode> {
 /// Imports the configuration of another rate limiter.
 pub(crate) fn import_file(source: ImportSource, args: &ImportFileArgs) -> Result<ExitCode> {
     import::run_import(source, args)
-}
-
-/// Runs one future to its end, on a runtime of its own.
-pub(crate) fn wait_for<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(what)
 }
 
 /// The exit status of a command whose status 1 is not an error.

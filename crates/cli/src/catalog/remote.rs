@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sluicegate_control::api::PREFIX;
 use sluicegate_control::catalog::{AppliedAll, PolicyView};
-use sluicegate_kernel::ruleset::is_name;
 use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_server::config::Span;
 
@@ -234,17 +233,6 @@ fn body(documents: &[&Value]) -> Value {
     json!({ "policies": policies })
 }
 
-/// Parses the name of an app.
-///
-/// # Errors
-/// The characters and the length that are permitted.
-pub(crate) fn app(text: &str) -> Result<String, String> {
-    if is_name(text) {
-        return Ok(text.to_owned());
-    }
-    Err("expected 1 to 128 characters of `a-z`, `0-9`, `.`, `_` and `-`".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,13 +241,5 @@ mod tests {
     fn a_reason_is_escaped_byte_by_byte() {
         let how = ApplyOptions { reason: "a&b=c d%é", force: true };
         assert_eq!(how.query(), "?reason=a%26b%3Dc%20d%25%C3%A9&force=true");
-    }
-
-    #[test]
-    fn a_name_that_leads_elsewhere_is_none() {
-        assert_eq!(app("shop"), Ok("shop".to_owned()));
-        for text in ["", "a/b", "a?b", "Shop", &"x".repeat(129)] {
-            assert!(app(text).is_err(), "{text}");
-        }
     }
 }

@@ -10,7 +10,6 @@ mod ask;
 mod bench;
 mod health;
 pub(crate) mod http;
-pub(crate) mod names;
 mod probe;
 pub(crate) mod reply;
 pub(crate) mod target;
@@ -24,6 +23,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use sluicegate_kernel::ruleset::is_name;
 use sluicegate_text::terminal;
 
 /// Commands for a running server.
@@ -56,6 +56,22 @@ pub(crate) fn run(command: ClientCommand) -> Result<ExitCode> {
     }
 }
 
+/// Runs one future to its end, on a runtime of its own.
+pub(crate) fn wait_for<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(what)
+}
+
+/// Parses the name of an app.
+///
+/// # Errors
+/// The characters and the length that are permitted.
+pub(crate) fn app(text: &str) -> Result<String, String> {
+    if is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("expected 1 to 128 characters of `a-z`, `0-9`, `.`, `_` and `-`".to_owned())
+}
+
 /// Reads a whole number of `range`. An error names the range.
 pub(crate) fn whole(
     range: RangeInclusive<u64>,
@@ -79,4 +95,17 @@ pub(crate) fn print_line(line: &str) -> Result<()> {
     let mut bytes = Vec::with_capacity(line.len() + 1);
     writeln!(bytes, "{line}")?;
     terminal::print(&bytes).context("standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_none() {
+        assert_eq!(app("shop"), Ok("shop".to_owned()));
+        for text in ["", "a/b", "a?b", "Shop", &"x".repeat(129)] {
+            assert!(app(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Additions to `--help` and the manual pages: groups of commands, examples, exit statuses, variables and files.
 //!
 //! ```text
-//! Cli::command() ─▶ command() ─┬─▶ the parser, --help, completions
-//!   groups, examples ──────────┘
+//! Cli::command() ─▶ with_groups ─┬─▶ the parser, --help, completions
+//!   groups, examples ────────────┘
 //!   manual ─▶ pages: the same command, and the tables as sections
 //! ```
 
@@ -11,23 +11,21 @@ mod groups;
 mod manual;
 mod tips;
 
+use clap::Command;
 use clap::builder::StyledStr;
-use clap::{Command, CommandFactory};
 use clap_complete::engine::ArgValueCompleter;
 
-use crate::cli::Cli;
-use crate::client::names;
+use crate::names;
 pub(crate) use manual::write_pages;
 pub(crate) use tips::with_tip;
 
-/// The command line with groups and examples.
-pub(crate) fn command() -> Command {
-    let command = with_more(Cli::command(), &mut Vec::new());
+/// The whole command line with groups and examples.
+pub(crate) fn with_groups(command: Command) -> Command {
+    let command = with_more(command, &mut Vec::new());
     let groups = groups::listed(&command);
-    let head = header(&command, "Usage:");
+    let (usage, options) = (header(&command, "Usage:"), header(&command, "Options:"));
     command.help_template(StyledStr::from(format!(
-        "{{about-with-newline}}\n{head} {{usage}}\n\n{groups}{}\n{{options}}{{after-help}}",
-        self::header(&Cli::command(), "Options:")
+        "{{about-with-newline}}\n{usage} {{usage}}\n\n{groups}{options}\n{{options}}{{after-help}}"
     )))
 }
 
@@ -60,9 +58,10 @@ fn header(command: &Command, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
+    use crate::cli::{Cli, command};
 
     #[test]
     fn the_command_line_is_sound() {

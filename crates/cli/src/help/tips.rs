@@ -61,9 +61,9 @@ const MISSING: [(&str, &str, &str); 1] = [(
 /// Most commands that a tip names as those that have an option.
 const NAMED_MAX: usize = 3;
 
-/// Adds the tip, if there is one, to `error` of the command line `words`.
-pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
-    let (path, command) = command_of(words);
+/// Adds the tip, if there is one, to `error` of the command line `words` of `program`.
+pub(crate) fn with_tip(mut error: Error, words: &[String], program: &Command) -> Error {
+    let (path, command) = command_of(words, program);
     let given = |error: &Error, kind| match error.get(kind) {
         Some(ContextValue::String(given)) => given.clone(),
         Some(ContextValue::Strings(given)) => given.join(" "),
@@ -76,7 +76,9 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
             error.remove(ContextKind::Suggested);
             let is_near = error.get(ContextKind::SuggestedArg).is_some();
             let known = tip_of_argument(&path, &given);
-            known.or_else(|| if is_near { None } else { tip_of_other(&path, &command, &given) })
+            known.or_else(|| {
+                if is_near { None } else { tip_of_other(&path, &given, command, program) }
+            })
         }
         ErrorKind::InvalidSubcommand => {
             let given = given(&error, ContextKind::InvalidSubcommand);
@@ -106,12 +108,12 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
 }
 
 /// The command that `words` name, and its path: `tokens create`.
-fn command_of(words: &[String]) -> (String, Command) {
-    let (mut path, mut command) = (Vec::new(), super::command());
+fn command_of<'c>(words: &[String], program: &'c Command) -> (String, &'c Command) {
+    let (mut path, mut command) = (Vec::new(), program);
     for word in words.iter().skip(1) {
         let Some(sub) = command.find_subcommand(word) else { break };
         path.push(sub.get_name().to_owned());
-        command = sub.clone();
+        command = sub;
     }
     (path.join(" "), command)
 }
@@ -127,7 +129,7 @@ fn tip_of_argument(path: &str, given: &str) -> Option<String> {
 }
 
 /// The tip for an argument that is an option here, or an option of a few other commands, those of its group first.
-fn tip_of_other(path: &str, command: &Command, given: &str) -> Option<String> {
+fn tip_of_other(path: &str, given: &str, command: &Command, program: &Command) -> Option<String> {
     let has = |command: &Command, long: &str| {
         command.get_arguments().any(|arg| arg.get_long() == Some(long))
     };
@@ -149,8 +151,7 @@ fn tip_of_other(path: &str, command: &Command, given: &str) -> Option<String> {
         _ => {
             let long = given.strip_prefix("--")?;
             let mut others = Vec::new();
-            let all = super::command();
-            with_option(&all, long, &mut Vec::new(), &mut others);
+            with_option(program, long, &mut Vec::new(), &mut others);
             let group = path.rsplit_once(' ').map(|(group, _)| format!("{group} "));
             let is_near = |other: &String| {
                 group.as_ref().is_some_and(|group| other.starts_with(group.as_str()))
@@ -226,8 +227,8 @@ mod tests {
         ] {
             let words: Vec<_> =
                 ["sluicegate"].into_iter().chain(line.split(' ')).map(str::to_owned).collect();
-            let error = super::super::command().try_get_matches_from(&words).expect_err(line);
-            let shown = with_tip(error, &words).to_string();
+            let error = crate::cli::command().try_get_matches_from(&words).expect_err(line);
+            let shown = with_tip(error, &words, &crate::cli::command()).to_string();
             assert!(!shown.contains("as a value"), "{shown}");
             assert_eq!(shown.contains("  tip: "), tip.is_some(), "{shown}");
             assert!(tip.is_none_or(|tip| shown.contains(tip)), "{shown}");

@@ -9,9 +9,9 @@ use clap_complete::engine::CompletionCandidate;
 use serde::Deserialize;
 use sluicegate_text::documents::DocumentSource;
 
-use super::http;
-use super::target::{ADMIN_URL, Target};
-use super::tls::TlsRoots;
+use crate::client::http;
+use crate::client::target::{ADMIN_URL, Target};
+use crate::client::tls::TlsRoots;
 use crate::serve;
 
 /// Longest wait of a shell for names: a user has pressed the tab key and waits for the line.
