@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sluicegate_kernel::lease::{Found, Hint, Holder, LeaseGrant, Mark, Marks, Message, Number};
 use sluicegate_kernel::limits::RULES_MAX;
-use sluicegate_kernel::{LeaseReply, Micros, Moment, RuleSet};
+use sluicegate_kernel::{LeaseReply, Leased, Micros, Moment, RuleSet};
 
 use crate::rules::rule_set;
 use crate::subject::{Kernel, Subject, VectorError, answer_to, to_answer, windows};
@@ -222,6 +222,21 @@ pub trait LeasingSubject: Subject {
 
     /// Loses everything about the key.
     fn lose(&mut self);
+}
+
+impl LeasingSubject for Kernel {
+    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> LeaseReply {
+        let (rules, mut leased) = self.taken_over(at);
+        let reply = rules.lease(&mut leased, message, at);
+        if matches!(reply, LeaseReply::Granted(_)) && message.holder != Holder::NONE {
+            self.keep(leased);
+        }
+        reply
+    }
+
+    fn lose(&mut self) {
+        self.keep(Leased::default());
+    }
 }
 
 /// Puts `subject` through `vector`.

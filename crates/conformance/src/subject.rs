@@ -1,13 +1,10 @@
 //! The subject of a test, and the test.
 
 use serde::Deserialize;
-use sluicegate_kernel::lease::{Holder, Message};
 use sluicegate_kernel::{
-    Cost, Decision, LeaseReply, Leased, Micros, Moment, PermitId, RuleSet, Unsupported, Verb,
-    Verdict, Window,
+    Cost, Decision, Leased, Micros, Moment, PermitId, RuleSet, Unsupported, Verb, Verdict, Window,
 };
 
-use crate::lease::LeasingSubject;
 use crate::rules::rule_set;
 use crate::vector::{Answer, ErrorCode, Expect, Failure, Op, RuleSpec, Step, Vector};
 
@@ -38,7 +35,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// Returns the rules, and the memory after they have taken it over.
-    fn taken_over(&self, at: &Moment<'_>) -> (&RuleSet, Leased) {
+    pub(crate) fn taken_over(&self, at: &Moment<'_>) -> (&RuleSet, Leased) {
         let rules = self.rules.as_ref().expect("`start` comes first");
         let mut leased = self.leased.clone();
         if let Some(before) = &self.before {
@@ -47,7 +44,7 @@ impl Kernel {
         (rules, leased)
     }
 
-    fn keep(&mut self, leased: Leased) {
+    pub(crate) fn keep(&mut self, leased: Leased) {
         (self.leased, self.before) = (leased, None);
     }
 }
@@ -69,21 +66,6 @@ impl Subject for Kernel {
     fn configure(&mut self, rules: &RuleSet) {
         let before = self.rules.replace(rules.clone());
         self.before = self.before.take().or(before);
-    }
-}
-
-impl LeasingSubject for Kernel {
-    fn lease(&mut self, message: &Message, at: &Moment<'_>) -> LeaseReply {
-        let (rules, mut leased) = self.taken_over(at);
-        let reply = rules.lease(&mut leased, message, at);
-        if matches!(reply, LeaseReply::Granted(_)) && message.holder != Holder::NONE {
-            self.keep(leased);
-        }
-        reply
-    }
-
-    fn lose(&mut self) {
-        self.keep(Leased::default());
     }
 }
 
