@@ -37,6 +37,7 @@ pub mod lease;
 pub mod limits;
 pub mod num;
 pub mod param;
+mod range;
 pub mod ruleset;
 mod states;
 mod stored;
@@ -50,7 +51,8 @@ pub use algorithm::{
 pub use decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Retry, Status, Window};
 pub use lease::{LeaseReply, Leased, NotLeasable, Span};
 pub use num::{Cost, Micros, Rate};
-pub use param::{Params, RangeError, Value};
+pub use param::{Params, Value};
+pub use range::RangeError;
 pub use ruleset::{Carry, NamedRule, RuleSet, RuleSetError, Unsupported, Verdict};
 pub use states::States;
 pub use verb::Verb;

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX, SPAN_MAX_US};
-use crate::param::{RangeError, within};
+use crate::range::{RangeError, within};
 
 /// Microseconds: an instant (since whatever the clock calls zero) or a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
