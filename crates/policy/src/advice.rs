@@ -9,8 +9,8 @@ use core::net::{IpAddr, Ipv6Addr};
 use sluicegate_kernel::Micros;
 
 use crate::attribute::{Conditions, KeyAttribute, Matcher, PathMatch};
-use crate::error::quoted;
 use crate::path::normal_path;
+use crate::quoted::quoted;
 use crate::{Policy, PolicySet};
 
 /// A policy that clients can walk around, or a part of one without effect, and the remedy.

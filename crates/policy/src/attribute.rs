@@ -6,9 +6,9 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use crate::error::quoted;
 use crate::finding;
 use crate::limits::{HOST_BYTES_MAX, TOKEN_BYTES_MAX};
+use crate::quoted::quoted;
 use crate::text::TextError;
 
 /// The attributes of one request, as far as they are known. The caller normalises them: `/a/../b` and `/%62` are not

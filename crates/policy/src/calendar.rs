@@ -24,8 +24,8 @@ use sluicegate_kernel::algorithm::CalendarUnit;
 use sluicegate_kernel::limits::RULES_MAX;
 use sluicegate_kernel::{Micros, RuleSet, Window};
 
-use crate::error::quoted;
 use crate::finding;
+use crate::quoted::quoted;
 use crate::text::TextError;
 
 /// The calendars of a set of rules, their time zones looked up.

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt::{self, Write};
 
-pub(crate) use sluicegate_kernel::written::excerpt;
-
 use crate::finding;
 use crate::finding::Finding;
 use crate::limits::{ERRORS_MAX, EXCERPT_CHARS_MAX};
 use crate::node::DocumentNode;
+use crate::pointer::{pointer_to_field, pointer_to_item};
+use crate::quoted::{excerpt, is_template, template};
 use crate::text::TextError;
 
 /// One error of a document.
@@ -196,51 +196,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// The pointer to a field of the map at `pointer`.
-pub(crate) fn pointer_to_field(mut pointer: String, name: &str) -> String {
-    if name.len() <= EXCERPT_CHARS_MAX {
-        pointer.push('/');
-        pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-    }
-    pointer
-}
-
-/// The pointer to an item of the list at `pointer`.
-pub(crate) fn pointer_to_item(mut pointer: String, index: usize) -> String {
-    let _ = write!(pointer, "/{index}");
-    pointer
-}
-
 fn is_plain(field: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     !field.is_empty() && field.len() <= EXCERPT_CHARS_MAX && field.bytes().all(plain)
-}
-
-/// Returns whether `text` has a placeholder that Helm, `envsubst` or the like should have filled in.
-pub(crate) fn is_template(text: &str) -> bool {
-    text.contains("${") || text.contains("{{") || text.contains("{%")
-}
-
-/// The error of a value that is a placeholder of a template.
-pub(crate) fn template(text: &str) -> Finding {
-    finding!(
-        "template",
-        "{given} has a placeholder of a template: fill the template in first, such as with `helm template` or `envsubst`",
-        given = quoted(text)
-    )
-}
-
-/// `given` for a message: in backticks, on one line, not too long.
-pub(crate) fn quoted(given: &str) -> String {
-    alloc::format!("`{}`", excerpt(given))
-}
-
-/// `words` for a message: each in backticks, the last after `last`.
-pub(crate) fn listed<'w>(words: impl IntoIterator<Item = &'w str>, last: &str) -> String {
-    let words: Vec<_> = words.into_iter().map(quoted).collect();
-    match words.split_last() {
-        None => String::new(),
-        Some((only, [])) => only.clone(),
-        Some((end, rest)) => alloc::format!("{} {last} {end}", rest.join(", ")),
-    }
 }

@@ -4,6 +4,8 @@
 //! instead of arriving as something else. Duplicate keys are kept so that they can be refused with
 //! their path.
 
+mod merge_keys;
+
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -17,12 +19,13 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error, Location, Spanned};
 
-use crate::error::{excerpt, pointer_to_field, pointer_to_item, quoted};
 use crate::limits::{
     ALIASED_NODES_MIN, DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, PROBLEM_BYTES_MAX,
 };
-use crate::merge_keys::merged;
+use crate::pointer::{pointer_to_field, pointer_to_item};
+use crate::quoted::{excerpt, quoted};
 use crate::syntax::{comment_in_json, in_words};
+use merge_keys::merged;
 
 /// One value of a document.
 #[derive(Clone, Debug, PartialEq)]

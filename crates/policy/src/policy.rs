@@ -463,7 +463,7 @@ fn names(named: &[Box<str>], app: Option<&str>) -> bool {
 /// The error of an invalid name.
 pub(crate) fn no_name(name: &str) -> Finding {
     use sluicegate_kernel::limits::NAME_BYTES_MAX;
-    let (given, max) = (crate::error::quoted(name), NAME_BYTES_MAX);
+    let (given, max) = (crate::quoted::quoted(name), NAME_BYTES_MAX);
     match near_name(name) {
         Some(near) => finding!(
             "bad_name_near",

@@ -12,10 +12,8 @@ use hashbrown::HashTable;
 use sluicegate_kernel::Micros;
 
 use crate::attribute::Attributes;
-use crate::document::Document;
+use crate::document::{Document, too_many_policies};
 use crate::error::DocumentError;
-use crate::finding;
-use crate::finding::Finding;
 use crate::limits::POLICIES_MAX;
 use crate::policy::Policy;
 
@@ -187,9 +185,4 @@ impl PolicySet {
 #[inline]
 fn hash(name: &str) -> u64 {
     FixedState::default().hash_one(name)
-}
-
-/// The error of too many policies.
-pub(crate) fn too_many_policies() -> Finding {
-    finding!("too_many_policies", "expected at most {max} policies", max = POLICIES_MAX)
 }

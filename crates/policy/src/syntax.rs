@@ -3,7 +3,7 @@
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
-use crate::error::{is_template, quoted};
+use crate::quoted::{is_template, quoted};
 
 /// Describes the most likely mistake in a line of YAML. `None`: the parser's message is the best one.
 ///

@@ -34,9 +34,9 @@ use sluicegate_kernel::limits::PERMITS_MAX;
 use sluicegate_kernel::written::{in_units, parse_span, parse_whole};
 use sluicegate_kernel::{Micros, Rate};
 
-use crate::error::{is_template, quoted, template};
 use crate::finding;
 use crate::finding::Finding;
+use crate::quoted::{is_template, quoted, template};
 use near::{calendar_of, calendar_span, near_rate, near_span};
 
 /// A rate, duration or number that cannot be read, with the given text and the permitted ones.

@@ -13,9 +13,6 @@ use crate::seams::{File, code, is_of_name};
 const KNOWN: &[(&str, &[&str])] = &[
     ("crates/control/src/api", &["describe", "handlers", "request", "table", "work"]),
     ("crates/kernel/src", &["algorithm", "flow", "lease", "ruleset", "states"]),
-    ("crates/policy/src", &["document", "set"]),
-    ("crates/policy/src", &["error", "node", "syntax", "text"]),
-    ("crates/policy/src/document", &["leases", "matcher", "permits", "policy"]),
     (
         "crates/server/src/config",
         &["check", "listeners", "load", "origin", "reach", "schema", "words"],

@@ -36,10 +36,11 @@ use super::name::names;
 use super::{DescriptorAction, DescriptorRoute, KeyPattern, Leaf, RouteEntry, Unit, ValuePattern};
 use crate::document::fields::{Fields, line, list, word};
 use crate::document::read_yaml_v2;
-use crate::error::{At, DocumentErrors, excerpt, quoted};
+use crate::error::{At, DocumentErrors};
 use crate::finding;
 use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
+use crate::quoted::{excerpt, quoted};
 use crate::text::whole;
 
 /// The result of an import.

@@ -6,12 +6,13 @@ use alloc::string::String;
 use sluicegate_kernel::algorithm::algorithms;
 use sluicegate_kernel::ruleset::is_name;
 
-use crate::error::{At, listed, quoted};
+use crate::error::At;
 use crate::finding;
 use crate::finding::Finding;
 use crate::nearest;
 use crate::node::DocumentNode;
 use crate::policy::no_name;
+use crate::quoted::{listed, quoted};
 
 /// The fields of a map, all of which are known.
 pub(crate) struct Fields<'n>(&'n [(String, DocumentNode)]);
@@ -278,4 +279,17 @@ pub(crate) fn distinct<'n, T: Ord + Clone>(
         }
     }
     (values.len() == items.len()).then_some(values)
+}
+
+/// Reads the field called `name` with `read`: `None` if that failed, `Some(None)` if the field is absent.
+pub(super) fn optional<'n, T>(
+    fields: &Fields<'n>,
+    at: &At<'_>,
+    name: &str,
+    read: impl FnOnce(&'n DocumentNode, &At<'_>) -> Option<T>,
+) -> Option<Option<T>> {
+    match fields.get(name) {
+        Some(node) => read(node, &at.field(name)).map(Some),
+        None => Some(None),
+    }
 }

@@ -2,15 +2,16 @@
 
 use sluicegate_kernel::Micros;
 
-use super::fields::Fields;
-use super::policy::{WrittenOverride, optional};
-use crate::error::{At, quoted};
+use super::fields::{Fields, optional};
+use super::overrides::WrittenOverride;
+use crate::error::At;
 use crate::finding;
 use crate::leases::{
     LeaseBounds, Leases, NeverLeased, SHARE_PERCENT_MAX, SHARE_PERCENT_MIN, TERM_MAX, TERM_MIN,
 };
 use crate::node::DocumentNode;
 use crate::policy::{Overflow, Rules};
+use crate::quoted::quoted;
 use crate::text::{span, whole};
 
 pub(super) fn leases(node: &DocumentNode, at: &At<'_>) -> Option<Leases> {

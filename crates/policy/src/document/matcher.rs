@@ -3,13 +3,14 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::fields::{Fields, distinct, is_plain, line, list, text};
-use super::policy::{Origin, optional};
+use super::Origin;
+use super::fields::{Fields, distinct, is_plain, line, list, optional, text};
 use crate::attribute::{Conditions, HostMatch, MatchCase, Matcher, PathMatch, is_token};
-use crate::error::{At, quoted};
+use crate::error::At;
 use crate::finding;
 use crate::limits::{HOSTS_MAX, MATCHES_MAX, METHODS_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
+use crate::quoted::quoted;
 
 /// `match`: one case, or a list of cases.
 pub(super) fn matcher(node: &DocumentNode, at: &At<'_>, origin: Origin) -> Option<Matcher> {

@@ -9,6 +9,7 @@ mod leases;
 mod matcher;
 mod order;
 mod overflow;
+mod overrides;
 mod permits;
 mod placed;
 mod policy;
@@ -20,13 +21,13 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::error::{At, DocumentError, DocumentErrors, quoted};
+use crate::error::{At, DocumentError, DocumentErrors};
 use crate::finding;
 use crate::finding::Finding;
 use crate::limits::POLICIES_MAX;
 use crate::node::DocumentNode;
 use crate::policy::Policy;
-use crate::set::too_many_policies;
+use crate::quoted::quoted;
 use fields::{Fields, list};
 
 pub use order::InOrder;
@@ -35,6 +36,15 @@ pub use placed::{PlacedError, placed};
 pub use written::{WrittenError, WrittenPolicy};
 
 pub(crate) use policy::{CARRY, ON_KEY_QUOTA, ON_STORE_FAILURE};
+
+/// The origin of a document.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Its author, who can correct errors.
+    Author,
+    /// A store of documents that were valid when they were put there.
+    Kept,
+}
 
 /// A document, checked: its policies in their order, each with its own name.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -213,4 +223,9 @@ fn policies(node: &DocumentNode, at: &At<'_>) -> Option<Vec<Policy>> {
         policies.extend(policy::policy(item, &at));
     }
     (policies.len() == items.len()).then_some(policies)
+}
+
+/// The error of too many policies.
+pub(crate) fn too_many_policies() -> Finding {
+    finding!("too_many_policies", "expected at most {max} policies", max = POLICIES_MAX)
 }

@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 
 use super::fields::{Fields, either, given_twice, line, name, text, too_many_bytes};
 use crate::attribute::is_token;
-use crate::error::{At, quoted};
+use crate::error::At;
 use crate::finding;
 use crate::limits::{BODY_BYTES_MAX, HEADERS_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
 use crate::policy::{Fallback, HeaderPairs, Overflow};
+use crate::quoted::quoted;
 use crate::text::{span, whole};
 
 /// The statuses that a fallback may have: final ones, RFC 9110.

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::policy::WrittenOverride;
+use super::overrides::WrittenOverride;
 use crate::attribute::Matcher;
 use crate::error::At;
 use crate::finding;

@@ -5,8 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::error::{DocumentError, excerpt};
+use crate::error::DocumentError;
 use crate::node::{DocumentNode, Places, TextPlace};
+use crate::quoted::excerpt;
 
 /// One error of a document in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,29 +1,27 @@
 //! The fields of one policy.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::{Carry, Micros};
 
-use super::fields::{Fields, distinct, list, listed_twice, name, text, word};
+use super::Origin;
+use super::fields::{Fields, distinct, list, listed_twice, name, optional, text, word};
 use super::leases::{check_leasable, leases};
 use super::matcher::matcher;
 use super::overflow::overflow;
+use super::overrides::overrides;
 use super::permits::PermitFields;
 use super::rule::rules;
 use crate::attribute::KeyAttribute;
-use crate::error::{At, quoted};
+use crate::error::At;
 use crate::finding;
-use crate::limits::{APPS_MAX, KEY_PARTS_MAX, OVERLOAD_WAIT_MAX, OVERRIDES_MAX};
+use crate::limits::{APPS_MAX, KEY_PARTS_MAX, OVERLOAD_WAIT_MAX};
 use crate::node::DocumentNode;
-use crate::policy::{
-    Apps, EVERY_APP, KeyOverride, OnKeyQuota, OnOverload, OnStoreFailure, OverrideEnd, Policy,
-    Rules,
-};
-use crate::text::{instant, span};
+use crate::policy::{Apps, EVERY_APP, OnKeyQuota, OnOverload, OnStoreFailure, Policy};
+use crate::quoted::quoted;
+use crate::text::span;
 
 /// The fields of a policy.
 const FIELDS: [&str; 12] = [
@@ -57,9 +55,6 @@ const INSTEAD: [(&str, &str); 10] = [
 const RULE: &str = "`rules: [ { token_bucket: { rate: 100/s } } ]`";
 const WINDOW: &str = "`rules: [ { fixed_window: { limit: 100, window: 1m } } ]`";
 
-/// The fields of an override.
-const OVERRIDE_FIELDS: [&str; 3] = ["key", "until", "rules"];
-
 /// The words of `on_store_failure`.
 pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
     ("local", OnStoreFailure::Local),
@@ -74,15 +69,6 @@ pub(crate) const ON_KEY_QUOTA: [(&str, OnKeyQuota); 2] =
 /// The words of `carry`.
 pub(crate) const CARRY: [(&str, Carry); 3] =
     [("usage", Carry::Usage), ("proportional", Carry::Proportional), ("reset", Carry::Reset)];
-
-/// The origin of a document.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// Its author, who can correct errors.
-    Author,
-    /// A store of documents that were valid when they were put there.
-    Kept,
-}
 
 /// Reads a policy from its author.
 pub(super) fn policy(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
@@ -174,19 +160,6 @@ fn on_overload(node: &DocumentNode, at: &At<'_>) -> Option<OnOverload> {
     }
 }
 
-/// Reads the field called `name` with `read`: `None` if that failed, `Some(None)` if the field is absent.
-pub(super) fn optional<'n, T>(
-    fields: &Fields<'n>,
-    at: &At<'_>,
-    name: &str,
-    read: impl FnOnce(&'n DocumentNode, &At<'_>) -> Option<T>,
-) -> Option<Option<T>> {
-    match fields.get(name) {
-        Some(node) => read(node, &at.field(name)).map(Some),
-        None => Some(None),
-    }
-}
-
 fn apps(node: &DocumentNode, at: &At<'_>) -> Option<Apps> {
     let items = list(node, at, "apps", 1, APPS_MAX)?;
     let names = distinct(items, at, |node, at| match node {
@@ -228,77 +201,4 @@ fn spaced_attribute(node: &DocumentNode) -> Option<String> {
     let [(kind, DocumentNode::Text(name))] = &entries[..] else { return None };
     let attribute = alloc::format!("{kind}:{name}");
     KeyAttribute::parse(&attribute).ok().map(|_| attribute)
-}
-
-/// An override as it is written.
-pub(super) struct WrittenOverride<'n> {
-    key: &'n str,
-    rules: Rules,
-    until: Option<Micros>,
-}
-
-impl WrittenOverride<'_> {
-    pub(super) const fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    /// The override of a policy with these rules, by its key.
-    fn of_policy(self, policy: &Rules) -> (Box<[u8]>, KeyOverride) {
-        let end = self.until.map(|at| OverrideEnd { at, after: policy.apart() });
-        (self.key.as_bytes().into(), KeyOverride { rules: self.rules, end })
-    }
-}
-
-fn overrides<'n>(
-    node: &'n DocumentNode,
-    at: &At<'_>,
-    carry: Carry,
-) -> Option<Vec<WrittenOverride<'n>>> {
-    let items = list(node, at, "overrides", 0, OVERRIDES_MAX)?;
-    let mut keys = BTreeMap::new();
-    let mut overrides = Vec::new();
-    for (place, item) in items.iter().enumerate() {
-        let at = at.index(place);
-        let Some(fields) = Fields::read(item, &at, &OVERRIDE_FIELDS) else { continue };
-        let rules = {
-            let at = at.field("rules");
-            let node = fields.required("rules", "a list of rules", &at);
-            node.and_then(|node| rules(node, &at, carry))
-        };
-        let until = optional(&fields, &at, "until", until);
-        let at = at.field("key");
-        let Some(node) = fields.required("key", "a key", &at) else { continue };
-        let Some(key) = override_key(node, &at) else { continue };
-        if let Some(earlier) = keys.insert(key, place) {
-            let key = quoted(key);
-            at.report::<()>(finding!(
-                "key_taken",
-                "{key} is already the key of overrides[{earlier}]",
-                key,
-                earlier
-            ));
-        }
-        if let (Some(rules), Some(until)) = (rules, until) {
-            overrides.push(WrittenOverride { key, rules, until });
-        }
-    }
-    (overrides.len() == items.len()).then_some(overrides)
-}
-
-fn until(node: &DocumentNode, at: &At<'_>) -> Option<Micros> {
-    at.ok(instant(text(node, at, "an instant such as `2026-12-31T18:00:00Z`")?))
-}
-
-fn override_key<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
-    let key = text(node, at, "a key")?;
-    if key.is_empty() || key.len() > KEY_BYTES_MAX {
-        let found = key.len();
-        return at.report(finding!(
-            "bad_key",
-            "key has {found} bytes, expected 1 to {max}",
-            found,
-            max = KEY_BYTES_MAX
-        ));
-    }
-    Some(key)
 }

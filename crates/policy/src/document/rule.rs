@@ -12,11 +12,12 @@ use sluicegate_kernel::{Carry, NamedRule, Params, RangeError, Rule, RuleSet, Val
 
 use super::fields::{Fields, list, missing, name, text, word};
 use crate::calendar::zone;
-use crate::error::{At, excerpt, listed, quoted};
+use crate::error::At;
 use crate::finding;
 use crate::nearest;
 use crate::node::DocumentNode;
 use crate::policy::Rules;
+use crate::quoted::{excerpt, listed, quoted};
 use crate::text::{factor, rate, span, whole};
 
 /// A list of rules, ready to be decided.

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::node::DocumentNode;
+use super::DocumentNode;
 
 /// The key by which YAML merges maps.
 const MERGE_KEY: &str = "<<";
