@@ -21,11 +21,6 @@ const KNOWN: &[(&str, &[&str])] = &[
         "crates/server/src/control",
         &["cache_file", "node_reporter", "publish", "seed", "sync", "traffic"],
     ),
-    ("crates/server/src/wire/http", &["auth", "openapi", "serve"]),
-    ("crates/server/src/wire/resp/codec", &["command", "policy", "session", "table"]),
-    ("crates/server/src/wire/resp/codec", &["decision_request", "throttle"]),
-    ("crates/server/src/wire/rls/codec", &["headers", "reply"]),
-    ("crates/server/src/wire/rls/codec", &["limit", "request"]),
     (
         "crates/sim/src",
         &[

@@ -8,10 +8,12 @@ mod codec;
 mod host;
 mod host_guard;
 mod openapi;
+mod response;
 mod serve;
 
 pub(crate) use auth::TrustedPeers;
 pub use auth::path_of;
 pub use codec::requests_in;
 pub(crate) use host::Hosts;
-pub(crate) use serve::{connection, decision_paths, refuse, serve};
+pub(crate) use response::refuse;
+pub(crate) use serve::{connection, decision_paths, serve};

@@ -21,7 +21,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body as AnyBody;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use axum::routing::{get, post};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Bytes, Incoming};
@@ -40,6 +40,7 @@ use super::codec::{Operation, OperationRequest, Problem, encode, encode_explanat
 use super::host::Hosts;
 use super::host_guard::HostGuard;
 use super::openapi;
+use super::response::{FullResponse, PROBLEM, problem, refuse, respond};
 use crate::authenticator::{Caller, CallerError, ListenerAuth};
 use crate::engine::ServerEngine;
 use crate::protocol::{Peer, Wire};
@@ -64,15 +65,6 @@ const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The advice in the log about a client that sends HTTP/2.
 const HTTP2_ADVICE: &str =
     "this address speaks HTTP/1.1; gRPC of gateways belongs to an address of `rls.listen`";
-
-/// The media type of problems.
-const PROBLEM: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
-
-/// Room for the header fields of most answers: the type, and those about the budget.
-const FIELDS: usize = 4;
-
-/// A response with its whole body.
-type FullResponse = Response<Full<Bytes>>;
 
 /// The state that every request needs.
 #[derive(Clone, Debug)]
@@ -371,27 +363,4 @@ fn random() -> u64 {
 
 fn answered(answer: Result<FullResponse, Problem>) -> FullResponse {
     answer.unwrap_or_else(|failed| problem(&failed))
-}
-
-/// A problem of this status, for another listener of HTTP.
-pub(crate) fn refuse(status: StatusCode, detail: &str) -> Response<AnyBody> {
-    problem(&Problem::new(status, detail)).map(AnyBody::new)
-}
-
-pub(super) fn problem(problem: &Problem) -> FullResponse {
-    let mut answer = respond(problem.status(), PROBLEM, problem.encode());
-    if let Some(challenge) = problem.challenge() {
-        let challenge = HeaderValue::from_static(challenge);
-        answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-    }
-    answer
-}
-
-fn respond(status: StatusCode, media_type: HeaderValue, body: Vec<u8>) -> FullResponse {
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.reserve(FIELDS);
-    headers.insert(header::CONTENT_TYPE, media_type);
-    answer
 }

@@ -25,7 +25,7 @@ use crate::protocol::Wire;
 use crate::verbs::VerbName;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::codec::Problem;
-use crate::wire::http::serve::problem;
+use crate::wire::http::response::problem;
 
 /// The path where all policies that guard the request decide.
 pub(in crate::wire::http) const AUTH: &str = "/v1/auth";

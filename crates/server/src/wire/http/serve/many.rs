@@ -8,13 +8,14 @@ use axum::http::{Request, StatusCode};
 use sluicegate::{BatchError, BatchOutcome, Charged, Patience, Request as Question, SettleError};
 use tokio::task::JoinHandle;
 
-use super::{FullResponse, HttpHandler, JSON, answered, denies, read, require_json, respond};
+use super::{HttpHandler, JSON, answered, denies, read, require_json};
 use crate::authenticator::Caller;
 use crate::protocol::Wire;
 use crate::wire::http::codec::{
     Batch, Operation, OperationRequest, Problem, Settle, encode_all, encode_each, encode_none,
     encode_settled,
 };
+use crate::wire::http::response::{FullResponse, respond};
 
 /// Answers a batch.
 pub(super) async fn batch(handler: &HttpHandler, request: Request<AnyBody>) -> FullResponse {

@@ -6,7 +6,7 @@ use sluicegate_text::terminal;
 
 use super::error_reply::ErrorReply;
 use super::reply::Replies;
-use super::throttle::{self, ThrottleLimit};
+use super::throttle_limit::{self, ThrottleLimit};
 use crate::authenticator::{Caller, CallerError};
 use crate::verbs::VerbName;
 
@@ -50,7 +50,12 @@ impl<'a> DecisionRequest<'a> {
     pub(crate) fn reply(&self, passed: &Result<Admission, DecideError>, replies: &mut Replies) {
         match (passed, self.limit) {
             (Ok(admission), Some(limit)) => {
-                throttle::reply(limit, &self.request.verb, &admission.answer.decision, replies);
+                throttle_limit::reply(
+                    limit,
+                    &self.request.verb,
+                    &admission.answer.decision,
+                    replies,
+                );
             }
             (Ok(admission), None) => reply(admission, replies),
             (Err(DecideError::UnknownPolicy(_) | DecideError::Unconfigured { .. }), _) => {

@@ -18,6 +18,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod throttle_limit;
 
 pub(super) use command::Command;
 pub(super) use decision_request::DecisionRequest;
@@ -26,7 +27,7 @@ pub(super) use guesses::{ClientNetwork, Guesses};
 pub(crate) use password::Password;
 pub(super) use reply::Replies;
 pub(super) use session::{AuthContext, NextStep, Session};
-pub(super) use throttle::{ConnectionRuleCache, ThrottleRuleCache};
+pub(super) use throttle_limit::{ConnectionRuleCache, ThrottleRuleCache};
 
 /// Returns the number of commands that `input` holds and the bytes that they take, for the fuzzer.
 ///

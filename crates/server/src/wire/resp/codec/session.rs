@@ -11,7 +11,7 @@ use super::error_reply::{ErrorReply, shown};
 use super::guesses::{ClientNetwork, GuessResult, Guesses};
 use super::password::Password;
 use super::reply::{Protocol, Replies};
-use super::table;
+use super::table::{self, REDIS_VERSION};
 use crate::authenticator::{Caller, CallerError, ListenerAuth};
 
 /// Wrong passwords and tokens after which a connection is closed, however often it is `RESET`: a client that
@@ -20,9 +20,6 @@ const WRONG_PASSWORDS_MAX: u32 = 8;
 
 /// Longest name of a client in bytes: it is kept as long as the connection.
 const NAME_BYTES_MAX: usize = 256;
-
-/// The version of Redis whose protocol this is; clients choose the commands that they send by it.
-pub(super) const REDIS_VERSION: &str = "7.2.0";
 
 const NO_AUTH_HELLO: ErrorReply = ErrorReply::new(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \

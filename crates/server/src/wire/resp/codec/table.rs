@@ -2,7 +2,9 @@
 
 use super::error_reply::ErrorReply;
 use super::reply::Replies;
-use super::session::REDIS_VERSION;
+
+/// The version of Redis whose protocol this is; clients choose the commands that they send by it.
+pub(super) const REDIS_VERSION: &str = "7.2.0";
 
 /// The description of a command for clients.
 #[derive(Debug)]

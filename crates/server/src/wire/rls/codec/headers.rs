@@ -6,7 +6,7 @@ use sluicegate::Micros;
 use sluicegate::http::headers::{rate_limit, rate_limit_policy};
 use sluicegate_kernel::NamedRule;
 
-use super::reply::{BudgetDecision, Limited};
+use super::decision::{BudgetDecision, Limited};
 use crate::wire::headers::{BudgetHeaders, MODE};
 use crate::wire::rls::proto::HeaderValue;
 

@@ -5,14 +5,8 @@ use std::convert::Infallible;
 use quick_cache::sync::Cache;
 use sluicegate::policy::Rules;
 use sluicegate::{FixedWindow, Micros, Rule, RuleSet, WindowKind};
-use sluicegate_policy::descriptor::join;
 
-use super::error::RlsError;
-use super::request::{BudgetRequest, DescriptorRequest, Hits, ZeroLimit, bounded, pairs};
-use crate::wire::rls::proto::{Entry, RateLimitOverride, Unit};
-
-/// The name under which stores keep the budgets. No policy can have it: names have no capital letters.
-const NAME: &str = "RLS.LIMIT";
+use crate::wire::rls::proto::Unit;
 
 /// Maximum number of limits that are remembered, some 500 bytes each: gateways use a handful. A
 /// limit that was forgotten is made anew, and its keys keep what is in use.
@@ -32,41 +26,13 @@ pub(in crate::wire::rls) const UNITS: [(Unit, u64); 7] = [
 /// At most so many permits in windows of so many seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::wire::rls) struct WindowLimit {
-    permits: u64,
-    window_s: u64,
+    pub(super) permits: u64,
+    pub(super) window_s: u64,
 }
 
 /// The rules of limits that were sent along: stores expect the identical rules again.
 #[derive(Debug)]
 pub(in crate::wire::rls) struct WindowRuleCache(Cache<WindowLimit, Rules>);
-
-/// The request of a descriptor that sends a limit along.
-pub(super) fn ask<'a>(
-    domain: &'a str,
-    entries: &'a [Entry],
-    limit: &RateLimitOverride,
-    hits: Hits,
-) -> Result<DescriptorRequest<'a>, RlsError> {
-    let RateLimitOverride { requests_per_unit, unit } = *limit;
-    let known = UNITS.iter().find(|(known, _)| *known as i32 == unit);
-    let Some((unit, window_s)) = known else {
-        return Err(RlsError::Invalid(format!("limit.unit: `{unit}` is not a unit of time")));
-    };
-    if requests_per_unit == 0 {
-        let unit = Some((*unit, *window_s));
-        return Ok(DescriptorRequest::Zero(ZeroLimit {
-            name: "",
-            unit,
-            shadow: false,
-            quota: false,
-        }));
-    }
-    // Limits of different units are different budgets: a second's usage is not part of a day's.
-    let parts = pairs(entries).flat_map(|(key, value)| [key, value]);
-    let key = join([domain, unit.as_str_name()].into_iter().chain(parts)).map(bounded);
-    let limit = Some(WindowLimit { permits: requests_per_unit.into(), window_s: *window_s });
-    Ok(DescriptorRequest::Budget(BudgetRequest::brought(NAME, key, hits, limit)))
-}
 
 impl WindowRuleCache {
     /// The rules of `limit`.

@@ -4,6 +4,7 @@
 //! RateLimitRequest ─▶ decode ─▶ one DescriptorRequest a descriptor ─▶ (decided) ─▶ ResponseBuilder ─▶ RateLimitResponse
 //! ```
 
+mod decision;
 mod error;
 mod headers;
 pub(super) mod json;
@@ -16,9 +17,10 @@ mod tests;
 use prost::Message;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 
+pub(super) use decision::{BudgetDecision, is_refused};
 pub(super) use error::RlsError;
 pub(super) use limit::WindowRuleCache;
-pub(super) use reply::{BudgetDecision, Overall, ResponseBuilder, is_refused};
+pub(super) use reply::{Overall, ResponseBuilder};
 pub(super) use request::{BudgetRequest, DescriptorRequest, decode, is_known, make_text, verb_at};
 
 use super::proto::RateLimitRequest;

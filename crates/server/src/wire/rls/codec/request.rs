@@ -11,16 +11,21 @@ use sluicegate_policy::{DescriptorTree, PolicySet};
 use sluicegate_text::terminal::one_line;
 
 use super::error::RlsError;
-use super::limit::{self, UNITS, WindowLimit};
+use super::limit::{UNITS, WindowLimit};
 use crate::authenticator::{Caller, CallerError, scope_of};
 use crate::verbs::VerbName;
-use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest, Unit};
+use crate::wire::rls::proto::{
+    Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit,
+};
 
 /// Maximum number of descriptors of one request, as for a batch. Gateways send one for each of their rules.
 pub(super) const DESCRIPTORS_MAX: usize = 100;
 
 /// The byte before the hash of a long key: no text has it.
 const LONG_KEY: u8 = 0xff;
+
+/// The name under which stores keep the budgets of limits that descriptors send along. No policy can have it: names have no capital letters.
+const OF_LIMITS: &str = "RLS.LIMIT";
 
 /// The request of one descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,8 +273,8 @@ impl<'a> DomainMeaning<'a> {
         let RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits } = descriptor;
         let hits = Hits::new(hits_of(*hits_addend, request_hits), *is_negative_hits);
         // In an unknown domain, not even a limit that the descriptor sends along applies.
-        if let (Some(brought), false) = (limit, matches!(self, Self::Nothing)) {
-            return Ok((limit::ask(domain, entries, brought, hits)?, None));
+        if let (Some(limit), false) = (limit, matches!(self, Self::Nothing)) {
+            return Ok((brought(domain, entries, limit, hits)?, None));
         }
         match self {
             Self::Nothing => Ok((DescriptorRequest::NoLimit, None)),
@@ -338,8 +343,36 @@ fn named(entries: &[Entry], hits: Hits) -> Result<BudgetRequest<'_>, RlsError> {
     Ok(BudgetRequest { app, ..BudgetRequest::named(policy, key, hits) })
 }
 
+/// The request of a descriptor that sends a limit along.
+fn brought<'a>(
+    domain: &'a str,
+    entries: &'a [Entry],
+    limit: &RateLimitOverride,
+    hits: Hits,
+) -> Result<DescriptorRequest<'a>, RlsError> {
+    let RateLimitOverride { requests_per_unit, unit } = *limit;
+    let known = UNITS.iter().find(|(known, _)| *known as i32 == unit);
+    let Some((unit, window_s)) = known else {
+        return Err(RlsError::Invalid(format!("limit.unit: `{unit}` is not a unit of time")));
+    };
+    if requests_per_unit == 0 {
+        let unit = Some((*unit, *window_s));
+        return Ok(DescriptorRequest::Zero(ZeroLimit {
+            name: "",
+            unit,
+            shadow: false,
+            quota: false,
+        }));
+    }
+    // Limits of different units are different budgets: a second's usage is not part of a day's.
+    let parts = pairs(entries).flat_map(|(key, value)| [key, value]);
+    let key = join([domain, unit.as_str_name()].into_iter().chain(parts)).map(bounded);
+    let limit = Some(WindowLimit { permits: requests_per_unit.into(), window_s: *window_s });
+    Ok(DescriptorRequest::Budget(BudgetRequest::brought(OF_LIMITS, key, hits, limit)))
+}
+
 /// The entries as the tree takes them.
-pub(super) fn pairs(entries: &[Entry]) -> impl Iterator<Item = (&str, &str)> {
+fn pairs(entries: &[Entry]) -> impl Iterator<Item = (&str, &str)> {
     entries.iter().map(|Entry { key, value }| (text(key), text(value)))
 }
 
