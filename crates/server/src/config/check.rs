@@ -11,7 +11,7 @@ use sluicegate_kernel::ruleset::is_name;
 use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal::one_line;
 
-use super::load::{ConfigError, wrong};
+use super::error::{ConfigError, wrong};
 use super::{
     CatalogConfig, Config, OidcConfig, RespConfig, StoreConfig, TokensRequired, listeners, reach,
 };

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::load::{ConfigError, wrong};
+use super::error::{ConfigError, wrong};
 use super::{Config, Listen};
 
 /// Checks that no two listeners have one address.

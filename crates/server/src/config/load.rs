@@ -2,69 +2,25 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sluicegate_text::private;
 use toml::{Table, Value};
 
 use super::check::check;
+use super::error::{ConfigError, wrong};
 use super::origin::Origins;
+use super::secrets::{FILE_SUFFIX, SECRETS};
 use super::{Config, schema, words};
 
 /// The prefix of environment variables.
 const PREFIX: &str = "SLUICEGATE__";
-
-/// The suffix of a key that names a file with the value.
-pub(super) const FILE_SUFFIX: &str = "_file";
-
-/// The keys that may be given as files: those that hold secrets.
-pub(super) const SECRETS: [&[&str]; 4] = [
-    &["store", "url"],
-    &["resp", "password"],
-    &["catalog", "url"],
-    &["catalog", "oidc", "client_secret"],
-];
 
 /// Largest file of a configuration or a secret, bytes: nobody writes more by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Values of the command line with their paths; the last value of a path counts.
 pub type Flags = Vec<(&'static [&'static str], Value)>;
-
-/// An error of a configuration. Values of secrets are not repeated.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A file cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The path of the file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        error: io::Error,
-    },
-    /// A file is not TOML.
-    #[error("{}: {problem}", path.display())]
-    Syntax {
-        /// The path of the file.
-        path: PathBuf,
-        /// The problem, with its line and column.
-        problem: String,
-    },
-    /// The value at a path is wrong.
-    #[error("{}{path}: {problem}", origin.as_ref().map(|origin| format!("{origin}: ")).unwrap_or_default())]
-    Value {
-        /// The file with the line, or the variable, that set it.
-        origin: Option<String>,
-        /// The path in the configuration.
-        path: String,
-        /// The problem, and the permitted values.
-        problem: String,
-    },
-    /// Several values are wrong.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Several(Vec<Self>),
-}
 
 /// Most errors of a configuration that are reported together: more are not read.
 const ERRORS_MAX: usize = 20;
@@ -104,21 +60,6 @@ pub fn load(
         read_secret(&mut tree, path).map_err(|error| error.at(&origins))?;
     }
     of_tree(tree).map_err(|error| error.at(&origins))
-}
-
-impl ConfigError {
-    /// Adds the place where the value was set.
-    fn at(self, origins: &Origins) -> Self {
-        match self {
-            Self::Value { origin: None, path, problem } => {
-                Self::Value { origin: origins.of(&path), path, problem }
-            }
-            Self::Several(all) => {
-                Self::Several(all.into_iter().map(|error| error.at(origins)).collect())
-            }
-            other => other,
-        }
-    }
 }
 
 /// Variables of other commands, which look like keys.
@@ -221,10 +162,6 @@ fn remove(tree: &mut Table, path: &str) -> bool {
         table = inner;
     }
     table.remove(last).is_some()
-}
-
-pub(super) fn wrong<T>(path: &str, problem: String) -> Result<T, ConfigError> {
-    Err(ConfigError::Value { origin: None, path: path.to_owned(), problem })
 }
 
 /// Parses `text`. An error has the place of the problem, not the text: there may be a password in it.

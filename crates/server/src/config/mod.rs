@@ -9,11 +9,13 @@
 //! `SLUICEGATE__RESP__PASSWORD_FILE`. They are never printed.
 
 mod check;
+mod error;
 mod listeners;
 mod load;
 mod origin;
 mod reach;
 mod schema;
+mod secrets;
 mod store;
 mod value;
 mod words;
@@ -25,7 +27,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluicegate_control::{Role, identity};
 
-pub use load::{ConfigError, Flags, load, of_text};
+pub use error::ConfigError;
+pub use load::{Flags, load, of_text};
 pub use schema::schema;
 pub(crate) use store::TimeSource;
 pub use value::{ConfigSecret, Listen, Span};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
-use super::load::FILE_SUFFIX;
+use super::secrets::FILE_SUFFIX;
 
 /// The origins of values, by their paths: `http.listen`.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@
 
 use sluicegate_text::store::StoreName;
 
-use super::load::{ConfigError, wrong};
+use super::error::{ConfigError, wrong};
 use super::{Config, Listen, OneOrMany, TlsConfig, TokensRequired};
 
 /// # Errors

@@ -4,7 +4,7 @@ use schemars::Schema;
 use serde_json::{Map, Value as Json, json};
 
 use super::Config;
-use super::load::{FILE_SUFFIX, SECRETS};
+use super::secrets::{FILE_SUFFIX, SECRETS};
 
 /// The schema of a file: the settings of the types, and beside each secret the key of a file that contains it.
 pub fn schema() -> Schema {
