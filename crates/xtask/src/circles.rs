@@ -14,10 +14,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("crates/control/src/api", &["describe", "handlers", "request", "table", "work"]),
     ("crates/kernel/src", &["algorithm", "flow", "lease", "ruleset", "states"]),
     (
-        "crates/server/src/control",
-        &["cache_file", "node_reporter", "publish", "seed", "sync", "traffic"],
-    ),
-    (
         "crates/sim/src",
         &[
             "breaker_checks",

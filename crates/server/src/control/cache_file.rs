@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::sync::SyncState;
+use super::sync_state::SyncState;
 
 /// Shortest interval between writes: each writes all that is held. A change of tokens is written at
 /// once: a revoked token must not be valid again after a start without the catalog.

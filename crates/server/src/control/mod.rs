@@ -18,11 +18,14 @@ mod node_reporter;
 mod publish;
 mod seed;
 mod setup_file;
+mod subscribers;
 mod sync;
+mod sync_state;
 mod traffic;
 mod whatif;
 
 pub(crate) use admin_api::AdminApi;
 pub(crate) use seed::policies as seed_policies;
 pub(crate) use setup_file::check_setup_file;
-pub(crate) use sync::{CatalogSync, Subscribers, initial_policies};
+pub(crate) use subscribers::Subscribers;
+pub(crate) use sync::{CatalogSync, initial_policies};

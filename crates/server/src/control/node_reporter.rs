@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::health::Health;
-use super::sync::{Subscribers, SyncState, now};
+use super::subscribers::Subscribers;
+use super::sync_state::{SyncState, now};
 use crate::authenticator::Authenticator;
 
 /// Interval between checks whether a report is due.

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::sync::SyncState;
+use super::sync_state::SyncState;
 use crate::policies::publish::{LOOK_EVERY, PublishFailure, compile, later_format};
 use crate::store::RedisBackend;
 

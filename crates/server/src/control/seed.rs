@@ -9,7 +9,7 @@ use sluicegate_control::{Catalog, Error, Url};
 use sluicegate_text::documents::DocumentSource;
 use tokio::time::timeout;
 
-use super::sync::{LOOK_WAIT_MAX, now};
+use super::sync_state::{LOOK_WAIT_MAX, now};
 
 /// The app of the policies in a new catalog.
 const APP: &str = "demo";

@@ -8,10 +8,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use rustix::system::uname;
+use sluicegate::WallClock;
 use sluicegate::store::redis::Revisions;
-use sluicegate::{Clock, WallClock};
 use sluicegate_control::api::{Api, Setup};
-use sluicegate_control::node::{CatalogCopy, CatalogDelta, CatalogSnapshot, Follower, Presence};
+use sluicegate_control::node::{CatalogCopy, CatalogDelta, Follower, Presence};
 use sluicegate_control::{Catalog, CatalogAddress, Url};
 use sluicegate_policy::PolicySet;
 use tokio::sync::watch;
@@ -21,11 +21,12 @@ use tokio_util::sync::CancellationToken;
 use super::budgets::EngineBudgets as LiveBudgets;
 use super::live_traffic::EngineTraffic;
 use super::publish::Publisher;
+use super::subscribers::Subscribers;
+use super::sync_state::{LOOK_WAIT_MAX, SyncState, now};
 use super::whatif::ReplayWhatIf;
 use super::{AdminApi, cache_file, node_reporter, seed, traffic};
 use crate::authenticator::Authenticator;
 use crate::config::{CatalogConfig, HistoryKept, Listen};
-use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
 use crate::store::RedisBackend;
 use crate::telemetry::Telemetry;
@@ -39,10 +40,6 @@ const EVERY_MIN: Duration = Duration::from_millis(5);
 
 /// Pause between looks while the catalog does not answer.
 const AWAY_EVERY: Duration = Duration::from_secs(1);
-
-/// Longest time of a look, in which ten thousand policies are read. The tables of a new catalog are
-/// created to the end, also if that takes longer.
-pub(super) const LOOK_WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// Longest wait for the admin API to open, a shorter one before requests are answered, and the pause after a failure.
 const OFFICE_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -85,29 +82,6 @@ struct Poller {
     asked_at: Instant,
     /// The file that the snapshot was restored from, and when it was written; absent once the catalog has answered.
     restored: Option<String>,
-}
-
-/// The snapshot of the catalog, for tasks that no request waits for.
-#[derive(Clone, Debug)]
-pub(super) struct SyncState {
-    pub(super) held: Arc<CatalogSnapshot>,
-    /// The number of changes of tokens.
-    pub(super) tokens: u64,
-    /// The catalog, if it answered the last request; and the start of the last look that was answered.
-    pub(super) catalog: Option<Catalog>,
-    pub(super) asked_at: Instant,
-}
-
-/// Receivers of catalog updates.
-#[derive(Clone, Copy)]
-pub(crate) struct Subscribers<'a> {
-    pub(crate) engine: &'a Arc<ServerEngine>,
-    pub(crate) live: &'a Arc<PolicyManager>,
-    pub(crate) authenticator: &'a Authenticator,
-    pub(crate) admin_api: &'a AdminApi,
-    /// Cancelled when the server must get no more traffic.
-    pub(crate) leaving: &'a CancellationToken,
-    pub(crate) stop: &'a CancellationToken,
 }
 
 impl CatalogSync {
@@ -375,19 +349,6 @@ impl AdminApiOpener<'_> {
     }
 }
 
-impl Subscribers<'_> {
-    fn apply(&self, news: CatalogDelta, revision: i64) {
-        if let Some(tokens) = &news.tokens {
-            self.authenticator.set(Arc::clone(tokens));
-        }
-        if let Some(policies) =
-            self.live.apply_delta(&self.engine.core().policies(), news, revision)
-        {
-            self.engine.set_policies(policies);
-        }
-    }
-}
-
 /// The policies of a server that starts, after all of `news` in their order.
 pub(crate) fn initial_policies(
     news: Vec<CatalogDelta>,
@@ -434,9 +395,4 @@ fn node_name(listens: &[Listen]) -> String {
         Listen::Unix(_) => None,
     });
     first.map_or(host.clone(), |port| format!("{host}:{port}"))
-}
-
-/// Milliseconds since 1970.
-pub(super) fn now() -> i64 {
-    i64::try_from(WallClock.now().get() / 1_000).unwrap_or(i64::MAX)
 }

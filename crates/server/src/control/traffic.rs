@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::sync::{SyncState, now};
+use super::sync_state::{SyncState, now};
 use crate::config::HistoryKept;
 use crate::telemetry::Telemetry;
 
