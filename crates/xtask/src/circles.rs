@@ -31,11 +31,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "world",
         ],
     ),
-    ("crates/sluicegate/src/engine", &["booking", "guard", "hold", "request", "turn"]),
-    (
-        "crates/sluicegate/src/tower",
-        &["future", "layer", "limiter", "policies", "respond", "service"],
-    ),
     ("crates/store/src/redis", &["active", "batch", "handle", "late", "load"]),
     ("crates/store/src/redis", &["blob", "codec", "cost"]),
     ("crates/store/src/redis", &["config", "connection", "error", "kind", "slots", "url"]),

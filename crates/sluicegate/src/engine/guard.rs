@@ -18,13 +18,14 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, join_all};
 use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, Verb, Verdict};
-use sluicegate_policy::{OnOverload, OnStoreFailure, Policy};
+use sluicegate_policy::{OnOverload, OnStoreFailure};
 use sluicegate_store::{
     Charge, Debt, Executed, KeyHash, Quota, RuleOrigin, Store, StoreAnswer, StoreError,
     StoreRequest,
 };
 
 use super::breaker::Breaker;
+use super::conditions::{Conditions, FailurePolicy};
 use super::debts::{Billed, Debtor, Uncharged};
 use super::deny_cache::DenyCache;
 use super::fallback::{self, Share};
@@ -49,22 +50,6 @@ pub(super) struct StoreGuard {
     pub(super) share: Share,
     repair: Repair,
     pub(super) leasing: Option<Leasing>,
-}
-
-/// The settings of a policy for the time when its store does not decide.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct FailurePolicy {
-    on_failure: OnStoreFailure,
-    on_overload: OnOverload,
-}
-
-/// The settings of a policy beside its rules.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Conditions<'a> {
-    /// The settings while the store does not decide. `None`: then there is no decision.
-    pub(super) otherwise: Option<FailurePolicy>,
-    /// The terms on which its keys are leased; `None`: they are not.
-    pub(super) lease: Option<LeaseTerms<'a>>,
 }
 
 /// One request, with its key's hash and its policy's settings.
@@ -548,14 +533,6 @@ impl GuardedRequest<'_> {
     /// Returns whether it waits for an overloaded store.
     pub(super) fn is_patient(&self) -> bool {
         self.otherwise.is_some_and(|said| said.on_overload != OnOverload::Refuse)
-    }
-}
-
-impl FailurePolicy {
-    /// Returns the settings of `policy`.
-    pub(super) const fn of(policy: &Policy) -> Self {
-        let (on_failure, on_overload) = (policy.on_store_failure(), policy.on_overload());
-        Self { on_failure, on_overload }
     }
 }
 

@@ -19,6 +19,7 @@ mod answer;
 mod booking;
 mod breaker;
 mod charged;
+mod conditions;
 mod debts;
 mod deny_cache;
 mod explain;

@@ -26,7 +26,7 @@ use sluicegate_kernel::{
 use sluicegate_policy::Rules;
 use sluicegate_store::{Quota, RuleOrigin, Store, StoreError};
 
-use super::guard::Conditions;
+use super::conditions::Conditions;
 use super::request::ResolvedBudget;
 use super::{Answer, Mode, Observer, Request, Ruling, Turn};
 

@@ -8,7 +8,7 @@ use sluicegate_kernel::{Micros, Unsupported, Verb};
 use sluicegate_policy::{OnKeyQuota, Policy, PolicySet, Rules, RulesInForce};
 use sluicegate_store::{BeyondQuota, Quota, RuleOrigin, StoreError, StoreRequest};
 
-use super::guard::{Conditions, FailurePolicy};
+use super::conditions::{Conditions, FailurePolicy};
 use crate::lease::LeaseTerms;
 
 /// A request to the engine.

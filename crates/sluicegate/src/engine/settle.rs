@@ -21,7 +21,7 @@ use sluicegate_kernel::{Cost, Micros, Rate, RuleSet, TokenBucket, Verb};
 use sluicegate_policy::Rules;
 use sluicegate_store::{Executed, Quota, RuleOrigin, Store, StoreError};
 
-use super::guard::Conditions;
+use super::conditions::Conditions;
 use super::request::{ResolvedBudget, unconfigured};
 use super::{Answer, DecideError, ObservedRequest, Observer, Request, Turn};
 

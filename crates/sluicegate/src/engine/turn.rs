@@ -14,7 +14,7 @@ use sluicegate_kernel::{Micros, Moment, Rule, Verb, Verdict};
 use sluicegate_policy::{Overflow, PolicySet};
 use sluicegate_store::{Debt, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest};
 
-use super::guard::Conditions;
+use super::conditions::Conditions;
 use super::hold::holds_for_gateways;
 use super::request::ResolvedBudget;
 use super::{Admission, Answer, DecideError, Engine, Mode, Patience, Request, Ruling};

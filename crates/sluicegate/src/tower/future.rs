@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 use sluicegate_kernel::Micros;
 use tower_service::Service;
 
-use super::layer::LayerConfig;
+use super::config::LayerConfig;
 use super::limiter::{Decided, Deciding, Ruling, Way};
 
 pin_project! {

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use ::http::Response;
 use ::http::request::Parts;
-#[cfg(feature = "tokio")]
-use sluicegate_kernel::Micros;
 use sluicegate_kernel::ruleset::is_name;
 use sluicegate_kernel::{Cost, RuleSetError};
 #[cfg(feature = "engine")]
 use sluicegate_store::Store;
 use tower_layer::Layer;
 
-use super::key::{Key, KeyExtractor};
-use super::limiter::{Deciding, LayerLimiter, LayerRequest};
+use super::config::LayerConfig;
+use super::key::KeyExtractor;
+use super::limiter::{Hold, LayerLimiter};
 #[cfg(feature = "engine")]
 use super::policies::{PolicyLimiter, PolicyName};
 use super::respond::{Denied, Responder};
@@ -71,39 +70,6 @@ use crate::keyed::KeyedRateLimiter;
 pub struct RateLimitLayer<K> {
     key: Arc<K>,
     limit: LayerConfig,
-}
-
-/// The treatment of a request that may pass, but only later: because a leaky bucket delays it, or
-/// another rule would let it pass in a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Hold {
-    /// The request is refused, and `Retry-After` contains the wait. The only choice without the feature
-    /// `tokio`, since a delay needs a timer.
-    Never,
-    /// The request is delayed if its rule requires that (`leaky_bucket`), as long as it requires, or its policy
-    /// (`overflow: queue`), up to a minute. This is the default with the feature `tokio`.
-    #[cfg(feature = "tokio")]
-    AsTold,
-    /// The request is delayed up to this long, and has its place: `token_bucket`, `leaky_bucket` and the
-    /// `smooth_*` rules book the future. Other rules refuse it. Under a policy it is delayed as
-    /// by `AsTold`, up to this long.
-    #[cfg(feature = "tokio")]
-    UpTo(Micros),
-}
-
-/// A function that returns the number of permits that a request takes.
-type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
-
-/// The settings that a layer shares with its services.
-#[derive(Clone)]
-pub(super) struct LayerConfig {
-    limiter: Arc<dyn LayerLimiter>,
-    cost: Option<CostOf>,
-    hold: Hold,
-    app: Option<Arc<str>>,
-    pub(super) marks_overflow: bool,
-    pub(super) responder: Responder,
 }
 
 impl<K: KeyExtractor> RateLimitLayer<K> {
@@ -250,35 +216,6 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
     }
 }
 
-impl LayerConfig {
-    /// Takes the cost of `request` from the budget of `key`.
-    pub(super) fn decide(&self, key: Key, parts: &Parts) -> Deciding {
-        let cost = self.cost.as_ref().map_or(Cost::ONE, |cost_of| cost_of(parts));
-        let (app, hold) = (self.app.as_ref(), self.hold);
-        self.limiter.decide(&LayerRequest { parts, key, app, cost, hold })
-    }
-}
-
-impl Hold {
-    /// Returns the hold for delays up to `max_wait`: see [`Hold::UpTo`].
-    #[cfg(feature = "tokio")]
-    pub fn up_to(max_wait: impl Into<Micros>) -> Self {
-        Self::UpTo(max_wait.into())
-    }
-}
-
-impl Default for Hold {
-    #[cfg(feature = "tokio")]
-    fn default() -> Self {
-        Self::AsTold
-    }
-
-    #[cfg(not(feature = "tokio"))]
-    fn default() -> Self {
-        Self::Never
-    }
-}
-
 impl<S, K> Layer<S> for RateLimitLayer<K> {
     type Service = RateLimit<S, K>;
 
@@ -297,18 +234,5 @@ impl<K: fmt::Debug> fmt::Debug for RateLimitLayer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, limit } = self;
         f.debug_struct("RateLimitLayer").field("key", key).field("limit", limit).finish()
-    }
-}
-
-impl fmt::Debug for LayerConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limiter, cost: _, hold, app, marks_overflow, responder } = self;
-        f.debug_struct("LayerConfig")
-            .field("limiter", limiter)
-            .field("hold", hold)
-            .field("app", app)
-            .field("marks_overflow", marks_overflow)
-            .field("responder", responder)
-            .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,6 @@ use ::http::{Extensions, Response};
 use sluicegate_kernel::{Cost, Decision, Micros, RuleSet, Verb, Verdict};
 
 use super::key::Key;
-use super::layer::Hold;
 use crate::keyed::KeyedRateLimiter;
 
 /// Decides the requests of a layer.
@@ -26,6 +25,25 @@ pub(super) struct LayerRequest<'a> {
     pub(super) app: Option<&'a Arc<str>>,
     pub(super) cost: Cost,
     pub(super) hold: Hold,
+}
+
+/// The treatment of a request that may pass, but only later: because a leaky bucket delays it, or
+/// another rule would let it pass in a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hold {
+    /// The request is refused, and `Retry-After` contains the wait. The only choice without the feature
+    /// `tokio`, since a delay needs a timer.
+    Never,
+    /// The request is delayed if its rule requires that (`leaky_bucket`), as long as it requires, or its policy
+    /// (`overflow: queue`), up to a minute. This is the default with the feature `tokio`.
+    #[cfg(feature = "tokio")]
+    AsTold,
+    /// The request is delayed up to this long, and has its place: `token_bucket`, `leaky_bucket` and the
+    /// `smooth_*` rules book the future. Other rules refuse it. Under a policy it is delayed as
+    /// by `AsTold`, up to this long.
+    #[cfg(feature = "tokio")]
+    UpTo(Micros),
 }
 
 /// A decision that was made, or is being made.
@@ -75,6 +93,26 @@ pub(super) enum Undecided {
     SetUp(String),
     /// The store does not answer, and there is no decision without it.
     Unavailable(String),
+}
+
+impl Hold {
+    /// Returns the hold for delays up to `max_wait`: see [`Hold::UpTo`].
+    #[cfg(feature = "tokio")]
+    pub fn up_to(max_wait: impl Into<Micros>) -> Self {
+        Self::UpTo(max_wait.into())
+    }
+}
+
+impl Default for Hold {
+    #[cfg(feature = "tokio")]
+    fn default() -> Self {
+        Self::AsTold
+    }
+
+    #[cfg(not(feature = "tokio"))]
+    fn default() -> Self {
+        Self::Never
+    }
 }
 
 impl LayerLimiter for KeyedRateLimiter<[u8]> {

@@ -24,6 +24,7 @@
 //! the same however busy it is. For the same reason the layer is always ready: it asks the inner
 //! service whether it is ready when a request has passed.
 
+mod config;
 mod future;
 mod key;
 mod layer;
@@ -39,6 +40,7 @@ mod service;
 
 pub use future::RateLimitFuture;
 pub use key::{ForwardedFor, Header, Key, KeyError, KeyExtractor, PeerAddr, Shared};
-pub use layer::{Hold, RateLimitLayer};
+pub use layer::RateLimitLayer;
+pub use limiter::Hold;
 pub use respond::Denied;
 pub use service::RateLimit;

@@ -10,8 +10,7 @@ use sluicegate_kernel::{Cost, Micros, Verb};
 use sluicegate_policy::Fallback;
 use sluicegate_store::Store;
 
-use super::layer::Hold;
-use super::limiter::{Decided, Deciding, LayerLimiter, LayerRequest, Ruling, Undecided, Way};
+use super::limiter::{Decided, Deciding, Hold, LayerLimiter, LayerRequest, Ruling, Undecided, Way};
 use crate::engine::{
     Admission, DecideError, Disposition, Engine, Mode, Observer, Patience, Request,
 };

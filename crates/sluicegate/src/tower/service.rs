@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use ::http::{Request, Response};
 use tower_service::Service;
 
+use super::config::LayerConfig;
 use super::future::RateLimitFuture;
 use super::key::KeyExtractor;
-use super::layer::LayerConfig;
 
 /// A service behind a limit. Made by a [`RateLimitLayer`](super::RateLimitLayer).
 pub struct RateLimit<S, K> {
