@@ -12,7 +12,7 @@ use crate::seams::{File, code, is_of_name};
 /// Circles that still exist: the folder, and the members in alphabetical order.
 const KNOWN: &[(&str, &[&str])] = &[
     ("crates/control/src/api", &["describe", "handlers", "request", "table", "work"]),
-    ("crates/kernel/src", &["algorithm", "flow", "lease", "ruleset", "states"]),
+    ("crates/kernel/src", &["algorithm", "lease", "ruleset", "states"]),
     (
         "crates/sim/src",
         &[
@@ -31,9 +31,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "world",
         ],
     ),
-    ("crates/store/src/redis", &["active", "batch", "handle", "late", "load"]),
-    ("crates/store/src/redis", &["blob", "codec", "cost"]),
-    ("crates/store/src/redis", &["config", "connection", "error", "kind", "slots", "url"]),
 ];
 
 /// A circle with its folder and members, and its arrows for the report.

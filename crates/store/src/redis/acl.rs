@@ -1,6 +1,7 @@
 //! The least that a Redis user must be allowed for this client to work.
 
-use super::config::{RedisConfig, Topology};
+use super::address::Topology;
+use super::config::RedisConfig;
 use super::publish::POLICIES_CHANNEL;
 
 /// The name of the user if the URL names none.

@@ -13,17 +13,16 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, Value};
+use redis::{RedisResult, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::LuaScript;
-use super::batch::{self, Call, Packet};
+use super::batch::{self, Call, Packet, REPEATS_MAX};
 use super::connection::{Connection, FLIGHTS_MAX};
 use super::error::{ConnectError, ServerErrorReply};
-use super::handle::{ConnectTarget, ConnectionSetup, REPEATS_MAX, WAITING_MAX};
 use super::late::Late;
-use super::load::Load;
+use super::load::{Load, WAITING_MAX};
+use super::setup::{ConnectTarget, ConnectionSetup, load};
 
 /// The longest idle time before the server gets a `PING`, so that neither a dead connection nor a forgetful
 /// firewall is discovered by a decision.
@@ -290,11 +289,4 @@ fn refusal(reply: &Value) -> Option<ServerErrorReply> {
         }
         _ => None,
     }
-}
-
-/// Returns the command that loads the script into the server.
-pub(super) fn load(script: &LuaScript) -> Cmd {
-    let mut command = redis::cmd("SCRIPT");
-    command.arg("LOAD").arg(script.text);
-    command
 }

@@ -12,28 +12,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use bytes::Bytes;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
 
-use super::blob;
 use super::group::GroupPlace;
 use super::late::Late;
 use super::load::Ticket;
+use super::request::{RequestKind, ScriptArgs, ServerRequest};
 use super::{LuaScript, RedisError};
 
 /// The highest cost of the decisions in one call together, in µs: a light one that travels with others
 /// waits no longer for them.
 const JOINED_US_MAX: u64 = 1_000;
 
-/// One key for the script, with its arguments.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ScriptArgs {
-    /// The key that the script may read and write.
-    pub key: Bytes,
-    /// The two arguments that belong to it.
-    pub args: [Bytes; 2],
-}
+/// Most times a call goes again after the server surely did not execute it.
+pub(super) const REPEATS_MAX: u32 = 3;
 
 /// A request, and the receiver of its reply.
 #[derive(Debug)]
@@ -46,27 +39,6 @@ pub(super) struct Call {
     pub(super) repeats: u32,
     /// Its place in the queue.
     pub(super) _ticket: Ticket,
-}
-
-/// A request to the server.
-#[derive(Clone, Debug)]
-pub(super) struct ServerRequest {
-    pub(super) what: RequestKind,
-    /// The server is to answer for a slot that is still being moved to it.
-    pub(super) asking: bool,
-}
-
-/// The kinds of calls.
-#[derive(Clone, Debug)]
-pub(super) enum RequestKind {
-    /// A decision; it may be joined with others.
-    Script(ScriptArgs),
-    /// A decision after a debt is charged; what was charged is noted at the second key.
-    InDebt(ScriptArgs, Bytes),
-    /// A command that calls another script.
-    Other(LuaScript, Cmd),
-    /// A command without a script.
-    Plain(Cmd),
 }
 
 /// The receiver of the reply to a call.
@@ -245,40 +217,6 @@ impl Call {
     }
 }
 
-impl ServerRequest {
-    /// Returns a decision for whichever server the connection leads to.
-    pub(super) fn script(ask: ScriptArgs) -> Self {
-        RequestKind::Script(ask).into()
-    }
-
-    /// Returns the highest cost for the server, estimated, in µs.
-    fn cost_us(&self) -> u64 {
-        match &self.what {
-            RequestKind::Script(ask) | RequestKind::InDebt(ask, _) => blob::cost_us(&ask.args[0]),
-            RequestKind::Other(..) | RequestKind::Plain(_) => 0,
-        }
-    }
-
-    /// Returns the key that is decided on.
-    pub(super) fn key(&self) -> Option<&Bytes> {
-        match &self.what {
-            RequestKind::Script(ask) | RequestKind::InDebt(ask, _) => Some(&ask.key),
-            RequestKind::Other(..) | RequestKind::Plain(_) => None,
-        }
-    }
-
-    fn is_joinable(&self) -> bool {
-        !self.asking && matches!(self.what, RequestKind::Script(_))
-    }
-}
-
-impl From<RequestKind> for ServerRequest {
-    /// Makes a request for whichever server the connection leads to.
-    fn from(what: RequestKind) -> Self {
-        Self { what, asking: false }
-    }
-}
-
 /// Returns one script call for all of `calls`.
 fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
     let asks = || {
@@ -303,6 +241,8 @@ fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+
+    use bytes::Bytes;
 
     use super::super::load::Load;
     use super::*;

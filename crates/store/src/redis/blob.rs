@@ -16,8 +16,8 @@ use sha2::{Digest, Sha256};
 use sluicegate_kernel::limits::UNITS_MAX;
 use sluicegate_kernel::{Carry, Micros, Rule, RuleSet};
 
-use super::codec::{number, put};
 use super::cost;
+use super::numbers::{number, put, whole};
 use super::script::FORMAT;
 use crate::RuleOrigin;
 
@@ -305,11 +305,6 @@ fn hash_of(name: &str) -> [u8; 8] {
 fn ms_since_2026(instant: Micros) -> u64 {
     let ms = instant.since(YEAR_2026).get() / 1_000;
     ms.min((1 << (8 * SINCE_BYTES)) - 1)
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0..=2^53")]
-pub(super) fn whole(number: f64) -> u64 {
-    number.clamp(0.0, UNITS_MAX as f64) as u64
 }
 
 /// Returns the rules of a blob; `None` if these bytes are not one.

@@ -24,10 +24,12 @@ use redis::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::batch::{RequestKind, ScriptArgs, ServerRequest};
-use super::config::Address;
+use super::address::Address;
+use super::batch::REPEATS_MAX;
 use super::error::{CallEffect, ConnectError, RedisError, ServerErrorReply};
-use super::handle::{ConnectionSetup, ConnectionStatus, REPEATS_MAX, settled};
+use super::handle::{ConnectionStatus, settled};
+use super::request::{RequestKind, ScriptArgs, ServerRequest};
+use super::setup::ConnectionSetup;
 use super::slots::{self, SLOTS, SlotRange, slot_of};
 use super::standalone::Standalone;
 use super::task::Task;

@@ -13,6 +13,7 @@ use sluicegate_kernel::{
 
 use super::blob::refunds_exactly;
 pub use super::blob::{Generation, RulesBlob, Stamp};
+use super::numbers::{number, put};
 use crate::{Charge, Permits, RuleOrigin, StoreAnswer};
 
 /// Latest instant that the script decides at, in µs since the epoch (the year 2112): an instant and
@@ -348,16 +349,6 @@ pub fn state_value(rules: &RuleSet, origin: RuleOrigin, states: &States) -> Opti
     let mut bytes = RulesBlob::new(rules, origin).head().to_vec();
     rules.write_states(states, &mut bytes);
     Some(bytes)
-}
-
-/// Appends the lowest `bytes` bytes of `value`, little-endian.
-pub(super) fn put(out: &mut Vec<u8>, value: u64, bytes: usize) {
-    out.extend_from_slice(&value.to_le_bytes()[..bytes]);
-}
-
-/// Returns the little-endian number of at most 7 bytes.
-pub(super) fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// Returns the little-endian number of 7 bytes, which may be below 0.

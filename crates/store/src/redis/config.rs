@@ -1,20 +1,15 @@
 //! The configuration of a Redis: a URL and a few options, each error naming the field and its range.
 
-use std::fmt;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::{ExposeSecret, SecretString};
-use sluicegate_net::tls::AuthoritiesError;
+use sluicegate_net::tls;
+use tokio_rustls::TlsConnector;
 
-use super::connection::Dialer;
+use super::address::{Address, RedisCredentials, Topology};
+use super::config_error::RedisConfigError;
 use super::url::{self, Parts};
-
-/// Most servers that a URL may name: a few suffice to find all others.
-pub const HOSTS_MAX: usize = 16;
 
 /// The address of Redis and the settings of its connections: read from a URL.
 ///
@@ -63,110 +58,6 @@ pub struct RedisConfig {
     pub(super) connect_timeout: Duration,
 }
 
-/// The kind of deployment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Topology {
-    /// One server.
-    Standalone(Address),
-    /// The master of a replicated set, which Sentinels name.
-    Sentinel {
-        /// Some of the Sentinels.
-        sentinels: Vec<Address>,
-        /// The name that the Sentinels have for the master.
-        master: Arc<str>,
-    },
-    /// A cluster.
-    Cluster {
-        /// Some of its nodes.
-        seeds: Vec<Address>,
-    },
-}
-
-/// The address of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Address {
-    /// A host name or IP address, and a port.
-    Tcp(Arc<str>, u16),
-    /// A Unix socket.
-    Unix(Arc<Path>),
-}
-
-/// Why a configuration cannot be used. No message contains a password.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RedisConfigError {
-    /// The URL starts with no known scheme.
-    #[error(
-        "scheme: expected redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster \
-         or rediss+cluster, such as `redis://127.0.0.1:6379`"
-    )]
-    Scheme,
-    /// A required part is missing.
-    #[error("{field}: is missing")]
-    Missing {
-        /// The part.
-        field: &'static str,
-    },
-    /// The master that Sentinels are asked for has no name.
-    #[error("master name: is missing, such as `redis+sentinel://{hosts}/mymaster`")]
-    NoMasterName {
-        /// The Sentinels, as they were given.
-        hosts: String,
-    },
-    /// A part cannot be read.
-    #[error("{field}: `{value}` is not {expected}")]
-    Malformed {
-        /// The part.
-        field: &'static str,
-        /// The given text.
-        value: String,
-        /// The expected form.
-        expected: &'static str,
-    },
-    /// User or password contain characters that end them.
-    #[error("user and password: `/`, `?`, `#`, `@` and `%` must be percent-encoded")]
-    Credentials,
-    /// A number is outside its range.
-    #[error("{field}: `{value}` is {}{min}..={max}", not_whole_or_outside(.value))]
-    Range {
-        /// The option.
-        field: &'static str,
-        /// The given text.
-        value: String,
-        /// The smallest permitted.
-        min: u64,
-        /// The largest permitted.
-        max: u64,
-    },
-    /// There is no such option.
-    #[error(
-        "unknown option `{name}`, expected `connections`, `deadline_ms`, `connect_timeout_ms`, \
-         `joined_max`, `database`, `ca_file`, `sentinel_user` or `sentinel_password`"
-    )]
-    UnknownOption {
-        /// The given name.
-        name: String,
-    },
-    /// A part cannot be used as it is, or not with the others.
-    #[error("{field}: {reason}")]
-    Unusable {
-        /// The part.
-        field: &'static str,
-        /// The reason.
-        reason: &'static str,
-    },
-    /// The authorities to trust cannot be loaded.
-    #[error("ca_file: {0}")]
-    Authorities(AuthoritiesError),
-}
-
-/// The login. The password is not shown, and wiped from memory when it is dropped.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RedisCredentials {
-    pub(super) user: Option<Arc<str>>,
-    pub(super) password: Option<SecretString>,
-}
-
 impl RedisConfig {
     /// Returns the kind of deployment.
     pub fn topology(&self) -> &Topology {
@@ -189,7 +80,20 @@ impl RedisConfig {
     /// # Errors
     /// [`RedisConfigError::Authorities`].
     pub fn check_files(&self) -> Result<(), RedisConfigError> {
-        Dialer::for_data(self).map(drop)
+        self.connector().map(drop)
+    }
+
+    /// Returns TLS that trusts the authorities in `ca_file`, or those of the system; `None`: without TLS.
+    ///
+    /// # Errors
+    /// [`RedisConfigError::Authorities`].
+    pub(super) fn connector(&self) -> Result<Option<TlsConnector>, RedisConfigError> {
+        if !self.tls {
+            return Ok(None);
+        }
+        let roots = tls::authorities(self.ca_file.as_deref());
+        let roots = roots.map_err(RedisConfigError::Authorities)?;
+        Ok(Some(TlsConnector::from(tls::client(roots))))
     }
 
     /// Sets the deadline of a call: programs without waiting callers, such as a replay, can use a longer one than a
@@ -270,49 +174,6 @@ impl FromStr for RedisConfig {
         }
         config.check()
     }
-}
-
-impl Address {
-    /// Returns whether it is on this machine.
-    fn is_local(&self) -> bool {
-        let Self::Tcp(host, _) = self else { return true };
-        let is_loopback = |host: &str| host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-        &**host == "localhost" || is_loopback(host.trim_matches(['[', ']']))
-    }
-
-    /// Returns the host name that a certificate must be for.
-    pub(super) fn host(&self) -> Option<&str> {
-        match self {
-            Self::Tcp(host, _) => Some(host),
-            Self::Unix(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-impl PartialEq for RedisCredentials {
-    fn eq(&self, other: &Self) -> bool {
-        let Self { user, password } = self;
-        let password = password.as_ref().map(ExposeSecret::expose_secret);
-        *user == other.user && password == other.password.as_ref().map(ExposeSecret::expose_secret)
-    }
-}
-
-impl Eq for RedisCredentials {}
-
-/// Returns how `value` misses a range of numbers.
-fn not_whole_or_outside(value: &str) -> &'static str {
-    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { "outside " } else { "not a whole number " }
 }
 
 /// Reads `value` as a plain decimal number within `range`.

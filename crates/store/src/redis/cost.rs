@@ -5,7 +5,7 @@
 
 use sluicegate_kernel::{NamedRule, RangeError, RuleSet};
 
-use super::blob::whole;
+use super::numbers::whole;
 
 /// The highest cost of a decision for Redis, in µs: a key with a long state takes that time from all
 /// others.

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::Address;
+use super::address::Address;
 
 /// The effect of a call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

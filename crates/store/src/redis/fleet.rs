@@ -8,7 +8,7 @@
 use redis::Value;
 use tokio::time::Instant;
 
-use super::batch::RequestKind;
+use super::request::RequestKind;
 use super::{LuaScript, RedisClient, RedisError};
 
 /// The key of the notes: one for all nodes.

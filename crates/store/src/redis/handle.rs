@@ -18,59 +18,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use redis::Value;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::LuaScript;
-use super::active::{ActiveConnection, load};
+use super::active::ActiveConnection;
 use super::backoff::Backoff;
-use super::batch::{self, Call, ReplyTo, ServerRequest, Stage};
-use super::config::Address;
-use super::connection::{Connection, Dialer};
+use super::batch::{self, Call, ReplyTo, Stage};
+use super::connection::Connection;
 use super::error::{CallEffect, ConnectError, RedisError};
 use super::group::{GroupCaller, GroupReply};
-use super::kind;
-use super::load::Load;
-use super::stats::Counters;
+use super::load::{Load, WAITING_MAX};
+use super::request::ServerRequest;
+use super::setup::{ConnectTarget, ConnectionSetup};
 use super::task::Task;
-
-/// Most calls that wait for one connection: as many as its queue holds, where the pace of the server
-/// does not limit them to those that can be served within a deadline.
-pub(super) const WAITING_MAX: usize = 4096;
-
-/// Most times a call goes again after the server surely did not execute it.
-pub(super) const REPEATS_MAX: u32 = 3;
-
-/// The longest time that a request may go without a reply before the connection counts as dead, unless
-/// the deadline of calls is longer: a server that forks pauses for less, and a black hole is still
-/// detected well within a second.
-const SILENCE_MAX: Duration = Duration::from_millis(500);
 
 /// The age from which a connection counts as good: the next pause is the shortest again.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
-
-/// The target of a lane: a server, or the reason why none is known.
-pub(super) type ConnectTarget = Result<Address, ConnectError>;
-
-/// The settings that all lanes of a client have in common.
-#[derive(Clone, Debug)]
-pub(super) struct ConnectionSetup {
-    pub(super) dialer: Dialer,
-    pub(super) script: LuaScript,
-    /// Decisions that may travel in one script call; 1 where keys live on several servers.
-    pub(super) joined_max: usize,
-    /// The server must report that it is a master before it is used.
-    pub(super) master_only: bool,
-    /// Notified when a server turned out to be the wrong one or could not be reached.
-    pub(super) suspicion: Arc<Notify>,
-    /// Notified when there is a connection again.
-    pub(super) reconnected: Arc<Notify>,
-    /// The longest time of a call.
-    pub(super) deadline: Duration,
-    pub(super) silence_max: Duration,
-    pub(super) counters: Arc<Counters>,
-}
 
 /// The callers' end.
 #[derive(Debug)]
@@ -107,13 +71,6 @@ struct Worker {
 
 /// The lane's owner is gone.
 struct Closed;
-
-impl ConnectionSetup {
-    /// Returns the longest silence of a connection whose calls may take `deadline`.
-    pub(super) fn silence_max(deadline: Duration) -> Duration {
-        SILENCE_MAX.max(deadline)
-    }
-}
 
 impl ConnectionHandle {
     /// Starts a lane that leads to the server that `target` names, now and later.
@@ -351,26 +308,6 @@ impl Worker {
     }
 }
 
-impl ConnectionSetup {
-    /// Prepares a new connection before it serves calls.
-    async fn prepare(&self, connection: &mut Connection) -> Result<(), ConnectError> {
-        if self.master_only {
-            let role = connection.ask(Cmd::new().arg("ROLE")).await?;
-            let role = first_text(&role).ok_or_else(|| connection.foreign("a role"))?;
-            if role != "master" {
-                let address = connection.address.clone();
-                return Err(ConnectError::NotMaster { address, role: role.into() });
-            }
-        }
-        kind::check_evalsha(connection).await?;
-        let sha1 = connection.ask(&load(&self.script)).await?;
-        match first_text(&sha1) {
-            Some(sha1) if sha1 == self.script.sha1 => Ok(()),
-            _ => Err(connection.foreign("the hash of the script")),
-        }
-    }
-}
-
 /// Waits for the end of the first attempt, and returns its result.
 pub(super) async fn settled(
     status: &watch::Receiver<ConnectionStatus>,
@@ -384,15 +321,5 @@ pub(super) async fn settled(
         Ok(ConnectionStatus::Ready) => Ok(()),
         Ok(ConnectionStatus::Down(cause)) => Err(cause.clone()),
         Ok(ConnectionStatus::Connecting) | Err(_) => Err(ConnectError::NotYet),
-    }
-}
-
-/// Returns the text that `value` is or begins with.
-fn first_text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        Value::Array(values) => first_text(values.first()?),
-        _ => None,
     }
 }

@@ -3,7 +3,8 @@
 
 use redis::{Cmd, Value};
 
-use super::config::{Address, RedisConfig, Topology};
+use super::address::{Address, Topology};
+use super::config::RedisConfig;
 use super::connection::Connection;
 use super::error::ConnectError;
 

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use redis::Value;
 use sluicegate_kernel::limits::COST_MAX;
 
-use super::batch::{RequestKind, ScriptArgs, ServerRequest};
-use super::codec::{number, undoing};
-use super::handle::WAITING_MAX;
+use super::codec::undoing;
+use super::load::WAITING_MAX;
+use super::numbers::number;
+use super::request::{RequestKind, ScriptArgs, ServerRequest};
 
 /// Most refunds that wait: as many as calls. Late grants beyond them stay charged.
 const REFUNDS_MAX: usize = WAITING_MAX;

@@ -6,9 +6,8 @@ use sluicegate_kernel::{
     Decision, LeaseReply, Micros, Moment, Outcome, Retry, RuleSet, Verdict, Window,
 };
 
-use super::codec::{
-    ForeignReply, NEVER, PreviousRules, ScriptClock, number, put, put_rest, windows_at,
-};
+use super::codec::{ForeignReply, NEVER, PreviousRules, ScriptClock, put_rest, windows_at};
+use super::numbers::{number, put};
 
 /// The verb of a message.
 const LEASE: u8 = 10;

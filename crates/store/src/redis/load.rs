@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::handle::WAITING_MAX;
+/// Most calls that wait for one connection: as many as its queue holds, where the pace of the server
+/// does not limit them to those that can be served within a deadline.
+pub(super) const WAITING_MAX: usize = 4096;
 
 /// Calls for which there is always room: as many as travel together; fewer are no measure of the server's
 /// pace.

@@ -26,14 +26,17 @@
 
 mod acl;
 mod active;
+mod address;
 mod backoff;
 mod batch;
 mod blob;
 mod cluster;
 pub mod codec;
 mod config;
+mod config_error;
 mod connection;
 mod cost;
+mod dialer;
 mod error;
 mod fleet;
 mod group;
@@ -43,13 +46,16 @@ mod late;
 pub mod lease;
 mod leasing;
 mod load;
+mod numbers;
 mod publish;
 mod published;
 mod record;
+mod request;
 mod revisions;
 pub mod script;
 mod sentinel;
 mod server;
+mod setup;
 mod slots;
 mod standalone;
 mod stats;
@@ -68,15 +74,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use self::acl::{acl, program_acl, sentinel_acl};
-pub use self::batch::ScriptArgs;
-use self::batch::{RequestKind, ServerRequest};
+pub use self::address::{Address, HOSTS_MAX, Topology};
 use self::cluster::Cluster;
-pub use self::config::{Address, HOSTS_MAX, RedisConfig, RedisConfigError, Topology};
-use self::connection::Dialer;
+pub use self::config::RedisConfig;
+pub use self::config_error::RedisConfigError;
 pub use self::cost::{DECISION_US_MAX, affordable};
+use self::dialer::Dialer;
 pub use self::error::{CallEffect, ConnectError, RedisError, ServerErrorReply};
 pub use self::fleet::{Fleet, FleetPresence};
-use self::handle::ConnectionSetup;
 pub use self::publish::{
     POLICIES_CHANNEL, POLICIES_FORMAT, POLICIES_KEY, Publication, PublicationPolicy,
     PublicationSource, PublishError, PublishOutcome, REVISION_MAX, RevisionDiff,
@@ -85,10 +90,13 @@ pub use self::published::PublishedPolicies;
 pub use self::record::{
     PolicyRecord, RECORD_FORMAT, RecordOverflow, RecordResponse, RecordSettings,
 };
+pub use self::request::ScriptArgs;
+use self::request::{RequestKind, ServerRequest};
 use self::revisions::ListenTarget;
 pub use self::revisions::Revisions;
 use self::sentinel::Sentinel;
 pub use self::server::ScriptServer;
+use self::setup::ConnectionSetup;
 use self::standalone::Standalone;
 use self::stats::Counters;
 pub use self::stats::Stats;

@@ -18,9 +18,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::batch::RequestKind;
 use super::codec::ScriptClock;
 use super::record::PolicyRecord;
+use super::request::RequestKind;
 use super::{LuaScript, RedisClient, RedisError, ServerErrorReply};
 use crate::{Executed, StoreError};
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::batch::RequestKind;
 use super::codec::ScriptClock;
 use super::publish::{CALL_MAX, POLICIES_FORMAT, POLICIES_KEY};
+use super::request::RequestKind;
 use super::{RedisClient, RedisError, ServerErrorReply};
 
 /// The published policies.

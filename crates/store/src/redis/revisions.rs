@@ -14,12 +14,12 @@ use redis::aio::PubSub;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use super::address::Address;
 use super::backoff::Backoff;
 use super::cluster::Nodes;
-use super::config::Address;
-use super::connection::Dialer;
-use super::handle::ConnectTarget;
+use super::dialer::Dialer;
 use super::publish::POLICIES_CHANNEL;
+use super::setup::ConnectTarget;
 use super::task::Task;
 
 /// The period of pings to the server: messages are few, and a connection into a black hole gives no

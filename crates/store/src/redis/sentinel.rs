@@ -16,12 +16,12 @@ use redis::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use super::address::Address;
 use super::backoff::Backoff;
-use super::config::Address;
-use super::connection::Dialer;
+use super::dialer::Dialer;
 use super::error::ConnectError;
-use super::handle::{ConnectTarget, ConnectionSetup};
 use super::kind::field;
+use super::setup::{ConnectTarget, ConnectionSetup};
 use super::standalone::ConnectionPool;
 use super::task::Task;
 

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::config::Address;
+use super::address::Address;
 use super::url::parse_host;
 
 /// Slots in every cluster.

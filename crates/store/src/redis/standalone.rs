@@ -7,10 +7,11 @@ use redis::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::batch::ServerRequest;
-use super::config::Address;
+use super::address::Address;
 use super::error::{ConnectError, RedisError};
-use super::handle::{ConnectTarget, ConnectionHandle, ConnectionSetup};
+use super::handle::ConnectionHandle;
+use super::request::ServerRequest;
+use super::setup::{ConnectTarget, ConnectionSetup};
 
 /// Several connections to the server of the target.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
-use super::config::{Address, HOSTS_MAX, RedisConfigError, RedisCredentials, Topology};
+use super::address::{Address, HOSTS_MAX, RedisCredentials, Topology};
+use super::config_error::RedisConfigError;
 
 /// The parts of a URL.
 #[derive(Debug)]
