@@ -11,7 +11,6 @@ use crate::seams::{File, code, is_of_name};
 
 /// Circles that still exist: the folder, and the members in alphabetical order.
 const KNOWN: &[(&str, &[&str])] = &[
-    ("crates/control/src/api", &["describe", "handlers", "request", "table", "work"]),
     ("crates/kernel/src", &["algorithm", "lease", "ruleset", "states"]),
     (
         "crates/sim/src",

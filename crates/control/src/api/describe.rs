@@ -14,7 +14,8 @@ use super::handlers::{
 };
 use super::problem::ProblemBody;
 use super::request::{LOG, YAML};
-use super::table::{ROUTES, Route};
+use super::route::Route;
+use super::table::ROUTES;
 use crate::access::{AccessRule, Action};
 use crate::api::sightings::SeenFleet;
 use crate::audit::AuditEntry;
@@ -28,7 +29,7 @@ use crate::traffic::EVENT_RESULTS;
 /// Returns the OpenAPI document.
 pub fn openapi() -> Json {
     let mut paths = Map::new();
-    for route in ROUTES {
+    for (route, _) in ROUTES {
         let path = paths.entry(format!("{PREFIX}{}", route.path)).or_insert_with(|| json!({}));
         path[route.method.as_str().to_lowercase()] = operation(route);
     }

@@ -4,7 +4,7 @@ use axum::extract::RawPathParams;
 
 use super::Api;
 use super::problem::ApiProblem;
-use super::table::Route;
+use super::route::Route;
 use crate::access::{Actor, allow};
 use crate::catalog::KnownNames;
 

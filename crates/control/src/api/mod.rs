@@ -23,6 +23,7 @@ mod missing;
 mod principal;
 mod problem;
 mod request;
+mod route;
 mod setup;
 mod sightings;
 mod table;
@@ -63,11 +64,12 @@ use principal::authenticate;
 use problem::ApiProblem;
 pub use problem::damaged_total;
 use request::{ApiRequest, ApiResponse};
+use route::Route;
 pub use setup::Setup;
 use sightings::Sightings;
 use sluicegate_policy::finding;
 pub use table::access_table;
-use table::{ROUTES, Route};
+use table::{Handler, ROUTES};
 use whatif::KeptLogs;
 pub use whatif::{
     BucketCounts, ComparedBucket, ComparedCounts, ComparedKey, ComparedPolicy, ComparedTimeline,
@@ -112,6 +114,8 @@ pub struct Api {
     /// The console is served at the same address.
     #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "nobody is sent there"))]
     has_console: bool,
+    /// Returns the description of all routes, which handlers do not know.
+    description: fn() -> serde_json::Value,
 }
 
 /// Period of limits per minute.
@@ -163,6 +167,7 @@ impl Api {
             settings: Arc::default(),
             listen: Arc::default(),
             has_console: false,
+            description: openapi,
             clock,
         }
     }
@@ -233,13 +238,13 @@ impl Api {
     /// Returns the router of the API. The extension [`ClientAddress`] of a request has the address of its client.
     pub fn router(&self) -> Router {
         let mut router = Router::new();
-        for route in ROUTES {
+        for (route, handler) in ROUTES {
             let api = self.clone();
-            let handler = move |params: RawPathParams, request: Request| {
+            let answer = move |params: RawPathParams, request: Request| {
                 let api = api.clone();
-                async move { api.answer(route, &params, request).await }
+                async move { api.answer((route, *handler), &params, request).await }
             };
-            router = router.route(&format!("{PREFIX}{}", route.path), on(route.filter(), handler));
+            router = router.route(&format!("{PREFIX}{}", route.path), on(route.filter(), answer));
         }
         router
             .method_not_allowed_fallback(async || {
@@ -262,11 +267,11 @@ impl Api {
 
     async fn answer(
         &self,
-        route: &'static Route,
+        (route, handler): (&'static Route, Handler),
         params: &RawPathParams,
         request: Request,
     ) -> Response {
-        let answered = self.try_answer(route, params, request).await;
+        let answered = self.try_answer((route, handler), params, request).await;
         let mut response = answered.unwrap_or_else(ApiProblem::respond);
         if route.action.writes() && response.status().is_success() {
             response.extensions_mut().insert(CatalogChanged);
@@ -280,7 +285,7 @@ impl Api {
 
     async fn try_answer(
         &self,
-        route: &'static Route,
+        (route, handler): (&'static Route, Handler),
         params: &RawPathParams,
         request: Request<Body>,
     ) -> Result<Response, ApiProblem> {
@@ -302,12 +307,12 @@ impl Api {
         }
         let actor = ask.by.actor.clone();
         let answered = match ask.body_bytes() {
-            0 => handled(route, ask).await,
+            0 => handled(route, handler, ask).await,
             // A what-if has its turn already.
-            _ if route.takes_log() => beside(None, handled(route, ask)).await,
+            _ if route.takes_log() => beside(None, handled(route, handler, ask)).await,
             length => {
                 let turn = self.work.turn_for(&ask.by.actor, length).await?;
-                beside(Some(turn), handled(route, ask)).await
+                beside(Some(turn), handled(route, handler, ask)).await
             }
         };
         match answered {
@@ -318,9 +323,13 @@ impl Api {
 }
 
 /// Examines the body of a request, and calls its handler.
-async fn handled(route: &'static Route, mut ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+async fn handled(
+    route: &'static Route,
+    handler: Handler,
+    mut ask: ApiRequest,
+) -> Result<ApiResponse, ApiProblem> {
     ask.look(route)?;
-    (route.handle)(ask).await
+    handler(ask).await
 }
 
 /// Removes `Sec-Fetch-Site: none` from a request with an `Origin`, which then decides. A browser that sends `none`

@@ -21,8 +21,7 @@ use tokio::time::timeout;
 
 use super::principal::Principal;
 use super::problem::ApiProblem;
-use super::table::Route;
-use super::work::LONG_BODY_BYTES;
+use super::route::Route;
 use super::{Api, ClientAddress};
 use crate::access::{Action, Actor};
 use crate::audit::{AuditOutcome, AuditTarget, EntryFilter};
@@ -47,6 +46,9 @@ const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum time in which a body with a log is received.
 const LOG_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Bodies from here on are long, in bytes.
+pub(super) const LONG_BODY_BYTES: usize = 64 << 10;
 
 /// The type of a policy as people write it (RFC 9512).
 pub(super) const YAML: &str = "application/yaml";
@@ -674,10 +676,10 @@ mod tests {
             ("/apps/{app}/members/{account}", "shop/vic"),
             ("/apps/{app}/tokens/{token}", "0190"),
         ] {
-            assert!(ROUTES.iter().any(|route| route.path == path), "{path}");
+            assert!(ROUTES.iter().any(|(route, _)| route.path == path), "{path}");
             assert_eq!(object(path, param), target, "{path}");
         }
         // No path has a part that is not known here.
-        ROUTES.iter().for_each(|route| drop(object(route.path, param)));
+        ROUTES.iter().for_each(|(route, _)| drop(object(route.path, param)));
     }
 }

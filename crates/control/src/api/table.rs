@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::pin::Pin;
 
 use axum::http::Method;
-use axum::routing::MethodFilter;
 
 use super::handlers::{
     accounts, apps, audit, import, keys, meta, oidc, policies, refused, sessions, stream, tokens,
@@ -12,68 +11,30 @@ use super::handlers::{
 };
 use super::problem::ApiProblem;
 use super::request::{ApiRequest, ApiResponse};
+use super::route::Route;
 use crate::access::{Account, Action, Actor, Role, Scope, Token, allow};
 
 /// The future that a handler returns.
 pub(super) type Handled = Pin<Box<dyn Future<Output = Result<ApiResponse, ApiProblem>> + Send>>;
 
-/// A route.
-pub(super) struct Route {
-    pub(super) method: Method,
-    /// The path below the prefix.
-    pub(super) path: &'static str,
-    /// The action, which determines the permission.
-    pub(super) action: Action,
-    pub(super) handle: fn(ApiRequest) -> Handled,
-    /// The status of its answer.
-    pub(super) status: u16,
-    /// The name of its body's schema, if it takes one.
-    pub(super) asks: Option<&'static str>,
-    /// The name of its answer's schema, if it has a body.
-    pub(super) answers: Option<&'static str>,
-    /// The route changes something that exists, and so takes `If-Match`.
-    pub(super) is_versioned: bool,
-    /// The OpenID Connect provider decides the query of the route.
-    pub(super) is_called_back: bool,
-}
-
-impl Route {
-    /// Returns whether the body may be the policy itself, as YAML.
-    pub(super) fn takes_yaml(&self) -> bool {
-        matches!(self.asks, Some("NewPolicy" | "PolicyDocument"))
-    }
-
-    /// Returns whether the body is a line of JSON with a log behind it.
-    pub(super) fn takes_log(&self) -> bool {
-        self.asks == Some("WhatIf")
-    }
-
-    /// Returns whether the answer may be the policy itself, as YAML.
-    pub(super) fn gives_yaml(&self) -> bool {
-        self.method == Method::GET && self.answers == Some("Policy")
-    }
-
-    pub(super) fn filter(&self) -> MethodFilter {
-        MethodFilter::try_from(self.method.clone()).expect("the methods are those of HTTP")
-    }
-}
+/// The handler of a route.
+pub(super) type Handler = fn(ApiRequest) -> Handled;
 
 /// `METHOD path Action handler status [asks Schema] [answers Schema] [versioned yes] [called_back yes]`
 macro_rules! routes {
     ($($method:ident $path:literal $action:ident $module:ident::$handler:ident $status:literal
        $(asks $asks:ident)? $(answers $answers:ident)? $(versioned $versioned:ident)?
        $(called_back $called_back:ident)?;)+) => {
-        pub(super) static ROUTES: &[Route] = &[$(Route {
+        pub(super) static ROUTES: &[(Route, Handler)] = &[$((Route {
             method: Method::$method,
             path: $path,
             action: Action::$action,
-            handle: |ask| Box::pin($module::$handler(ask)),
             status: $status,
             asks: routes!(@name $($asks)?),
             answers: routes!(@name $($answers)?),
             is_versioned: routes!(@is $($versioned)?),
             is_called_back: routes!(@is $($called_back)?),
-        }),+];
+        }, |ask| Box::pin($module::$handler(ask)))),+];
     };
     (@name) => { None };
     (@name $name:ident) => { Some(stringify!($name)) };
@@ -205,7 +166,7 @@ pub fn access_table() -> String {
     table.push_str("\n|---|---|---|");
     table.push_str(&":-:|".repeat(actors.len()));
     table.push('\n');
-    for Route { method, path, action, .. } in ROUTES {
+    for (Route { method, path, action, .. }, _) in ROUTES {
         write!(table, "| {method} | `{path}` | {} |", action.name())
             .expect("a String takes all text");
         for (_, actor) in &actors {
@@ -227,9 +188,9 @@ mod tests {
 
     #[test]
     fn every_action_has_a_route_and_what_is_done_in_an_app_says_in_which() {
-        let routed: BTreeSet<_> = ROUTES.iter().map(|route| route.action).collect();
+        let routed: BTreeSet<_> = ROUTES.iter().map(|(route, _)| route.action).collect();
         assert_eq!(routed, Action::ALL.iter().copied().collect());
-        for route in ROUTES {
+        for (route, _) in ROUTES {
             let in_app = matches!(route.action.rule(), AccessRule::InApp(..));
             assert!(!in_app || route.path.contains("{app}"), "{}", route.path);
         }
@@ -237,7 +198,7 @@ mod tests {
 
     #[test]
     fn routes_that_get_change_nothing() {
-        for route in ROUTES {
+        for (route, _) in ROUTES {
             let reads = route.method == Method::GET || route.path.ends_with("/validate");
             let reads = reads || route.path.ends_with("/peek") || route.path.ends_with("/explain");
             let reads = reads || ["/whatif", "/import"].iter().any(|end| route.path.ends_with(end));
@@ -250,7 +211,7 @@ mod tests {
     fn viewers_write_nothing_and_owners_of_others_see_nothing() {
         let actors = actors();
         let of = |name| &actors.iter().find(|(own, _)| *own == name).expect("it is one of them").1;
-        for route in ROUTES.iter().filter(|route| route.path.contains("{app}")) {
+        for (route, _) in ROUTES.iter().filter(|(route, _)| route.path.contains("{app}")) {
             let (app, action) = (Some("app"), route.action);
             assert!(allow(of("other app's owner"), action, app).is_err(), "{}", route.path);
             assert_eq!(

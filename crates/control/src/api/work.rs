@@ -17,12 +17,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::problem::ApiProblem;
-use super::request::ApiResponse;
+use super::request::{ApiResponse, LONG_BODY_BYTES};
 use crate::access::Actor;
 use crate::error::Error;
-
-/// Bodies from here on are long, in bytes.
-pub(super) const LONG_BODY_BYTES: usize = 64 << 10;
 
 /// Most long bodies in memory at a time: each may have eight megabytes, as slowly as its sender likes.
 const LONG_BODIES_MAX: usize = 8;
@@ -165,7 +162,8 @@ mod tests {
     use super::*;
     use crate::Catalog;
     use crate::api::request::LOG;
-    use crate::api::table::{ROUTES, Route};
+    use crate::api::route::Route;
+    use crate::api::table::ROUTES;
     use crate::api::{Api, NoBudgets, PREFIX, Setup};
 
     async fn send(
@@ -216,7 +214,7 @@ mod tests {
         let (work, turns) = Work::occupied();
         let what_if = Arc::clone(&free.comparing).try_acquire_owned().unwrap();
         let busy = Api { work: Arc::new(work), ..free };
-        let takers = || ROUTES.iter().filter(|route| route.asks.is_some());
+        let takers = || ROUTES.iter().map(|(route, _)| route).filter(|route| route.asks.is_some());
         assert!(takers().count() > 20);
         for length in [1, 2 * LONG_BODY_BYTES] {
             for route in takers() {

@@ -4,7 +4,6 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
-use crate::api::describe;
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::identity::{Oidc, PASSWORD_CHARS_MIN};
@@ -68,8 +67,8 @@ pub(in crate::api) async fn meta(ask: ApiRequest) -> Result<ApiResponse, ApiProb
     Ok(ApiResponse::ok(&meta))
 }
 
-pub(in crate::api) async fn openapi(_: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    Ok(ApiResponse::ok(&describe::openapi()))
+pub(in crate::api) async fn openapi(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    Ok(ApiResponse::ok(&(ask.api.description)()))
 }
 
 pub(in crate::api) async fn policy_schema(_: ApiRequest) -> Result<ApiResponse, ApiProblem> {
