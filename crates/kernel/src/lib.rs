@@ -32,7 +32,6 @@ extern crate alloc;
 
 pub mod algorithm;
 pub mod decision;
-mod flow;
 pub mod lease;
 pub mod limits;
 pub mod num;

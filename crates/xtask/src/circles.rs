@@ -10,27 +10,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::seams::{File, code, is_of_name};
 
 /// Circles that still exist: the folder, and the members in alphabetical order.
-const KNOWN: &[(&str, &[&str])] = &[
-    ("crates/kernel/src", &["algorithm", "lease", "ruleset", "states"]),
-    (
-        "crates/sim/src",
-        &[
-            "breaker_checks",
-            "calls",
-            "debt_checks",
-            "failover",
-            "faults",
-            "lease_checks",
-            "memory",
-            "node",
-            "oracle",
-            "permits",
-            "reply_checks",
-            "tasks",
-            "world",
-        ],
-    ),
-];
+const KNOWN: &[(&str, &[&str])] = &[(
+    "crates/sim/src",
+    &[
+        "breaker_checks",
+        "calls",
+        "debt_checks",
+        "failover",
+        "faults",
+        "lease_checks",
+        "memory",
+        "node",
+        "oracle",
+        "permits",
+        "reply_checks",
+        "tasks",
+        "world",
+    ],
+)];
 
 /// A circle with its folder and members, and its arrows for the report.
 #[derive(Debug, PartialEq)]

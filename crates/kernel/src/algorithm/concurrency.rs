@@ -28,9 +28,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, Leasing};
 use crate::decision::{Ask, Moment, Outcome, PermitId, Retry, Status};
-use crate::lease::Leasing;
 use crate::limits::{HOLDERS_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};

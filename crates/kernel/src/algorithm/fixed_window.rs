@@ -30,9 +30,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Scale, pack_words, unpack_words};
+use super::{Algorithm, Leasing, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Left, Moment, Outcome, Retry, Status, Window, fnv_1a};
-use crate::lease::Leasing;
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};

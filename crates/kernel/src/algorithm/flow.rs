@@ -13,7 +13,7 @@
 
 use alloc::vec::Vec;
 
-use crate::algorithm::Scale;
+use super::Scale;
 use crate::limits::{DEPTH_MAX, SPAN_MAX_US, UNITS_MAX};
 use crate::num::{Micros, Rate, gcd, put, take, take_instant};
 

@@ -31,10 +31,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Algorithm, Scale, pack_words, unpack_words};
+use super::flow::{Flow, Level};
+use super::{Algorithm, Leasing, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::flow::{Flow, Level};
-use crate::lease::Leasing;
 use crate::limits::{PERMITS_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate};
 use crate::param::{Kind, Param, Params, RangeError, within};

@@ -6,7 +6,9 @@
 
 mod concurrency;
 mod fixed_window;
+mod flow;
 mod leaky_bucket;
+mod leasing;
 mod registry;
 mod sliding_counter;
 mod sliding_log;
@@ -21,6 +23,7 @@ use core::fmt::Debug;
 pub use concurrency::Concurrency;
 pub use fixed_window::{CalendarUnit, FixedWindow, WindowKind};
 pub use leaky_bucket::{Delay, LeakyBucket};
+pub use leasing::Leasing;
 pub use registry::{Rule, State, algorithms, twins};
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
@@ -30,7 +33,6 @@ pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{TokenBucket, Units};
 
 use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Status};
-use crate::lease::Leasing;
 use crate::limits::{LEASE_USED_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};

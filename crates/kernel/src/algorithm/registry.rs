@@ -3,11 +3,10 @@
 use alloc::vec::Vec;
 
 use super::{
-    Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, Scale, SlidingCounter,
+    Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, Leasing, Scale, SlidingCounter,
     SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
 };
 use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Status};
-use crate::lease::Leasing;
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
 

@@ -24,9 +24,8 @@
 
 use alloc::vec::Vec;
 
-use super::{Algorithm, Scale, pack_words, unpack_words};
+use super::{Algorithm, Leasing, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::lease::Leasing;
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
 use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};

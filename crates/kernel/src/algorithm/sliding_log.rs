@@ -26,9 +26,8 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Scale};
+use super::{Algorithm, Leasing, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::lease::Leasing;
 use crate::limits::{LOG_ENTRIES_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};

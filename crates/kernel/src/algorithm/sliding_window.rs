@@ -27,9 +27,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Scale};
+use super::{Algorithm, Leasing, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::lease::Leasing;
 use crate::limits::{BUCKETS_MAX, PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
 use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};

@@ -42,9 +42,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Scale, pack_words, unpack_words};
+use super::{Algorithm, Leasing, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::lease::Leasing;
 use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US, STORED_F64_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate, ceil_f64, floor_f64, put, round_f64, take_f64, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};

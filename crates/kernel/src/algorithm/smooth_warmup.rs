@@ -41,9 +41,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Scale};
+use super::{Algorithm, Leasing, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::lease::Leasing;
 use crate::limits::{COLD_FACTOR_MAX, DEPTH_MAX, PERIOD_MAX_US, STORED_F64_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate, ceil_f64, floor_f64, put, take_f64, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};

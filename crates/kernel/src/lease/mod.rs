@@ -53,7 +53,8 @@ mod step;
 
 use alloc::vec::Vec;
 
-pub use leasable::{Leasing, NotLeasable, Span};
+pub use crate::algorithm::Leasing;
+pub use leasable::{NotLeasable, Span};
 pub use message::{Hint, Holder, Mark, Marks, Message, Number};
 pub use reply::{Found, LeaseGrant, LeaseReply};
 
