@@ -11,6 +11,7 @@
 //! | `hold` | delays requests as their policies require |
 //! | `all` | decides several together: all pass, or none is charged |
 //! | `refusals` | notes that a budget has refused a charge, until it has permits again |
+//! | `conditions` | the settings of a policy beside its rules, which the guard follows |
 //! | `guard` | surrounds a store that may fail: known refusals, a breaker, this engine's share |
 //! | `answer` | the decision, and its consequences |
 
