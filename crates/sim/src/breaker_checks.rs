@@ -78,11 +78,11 @@ pub(crate) fn see(
 ) {
     let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
     if !was_without || !is_without {
-        world.nodes[node].probes = Probes::default();
+        world.probes[node] = Probes::default();
         return;
     }
     let has_wrong_clocks = has_wrong_clocks(world);
-    let probes = &mut world.nodes[node].probes;
+    let probes = &mut world.probes[node];
     let mut broken = None;
     if asked {
         let is_early = |last: &u64| is_new && now < last + APART_MIN_US && !has_wrong_clocks;
@@ -133,7 +133,7 @@ pub(crate) fn check_silence(
     (replies, polled): (Replies, &Poll<Done>),
 ) {
     let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
-    let silence = &mut world.nodes[node].silence;
+    let silence = &mut world.silence[node];
     if replies.answered + replies.overloaded > 0 {
         silence.answered_at = Some(now);
     }
@@ -160,7 +160,7 @@ pub(crate) fn check_given_up(
 ) {
     let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
     let (has_wrong_clocks, deadline_us) = (has_wrong_clocks(world), world.plan.deadline_us);
-    let Silence { in_vain, decided, .. } = &mut world.nodes[node].silence;
+    let Silence { in_vain, decided, .. } = &mut world.silence[node];
     let is_back = was_without && !is_without;
     if is_keeper && was_without && is_without && replies.answered > 0 && replies.silent == 0 {
         let what =

@@ -8,9 +8,8 @@ use sluicegate::{Answer, Cost, Decision, Mode, Outcome, Retry, Verb};
 use crate::node;
 use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, PolicySpec, RuleSpec, SECOND};
 use crate::promises::Invariant;
-use crate::tasks::TaskView;
 use crate::wire::StoreAsk;
-use crate::world::World;
+use crate::world::{TaskView, World};
 
 /// The longest time in which an answer that reports less usage may be an older one, µs.
 const SETTLED_US: u64 = 2 * SECOND;

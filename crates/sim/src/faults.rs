@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 
 use crate::bounds::What;
+use crate::breaker_checks::{Probes, Silence};
 use crate::debt_checks::NodeDebts;
+use crate::memory::Refusal;
 use crate::node::{self, Node};
 use crate::permits::Permits;
 use crate::plan::{Fault, FaultKind, MS, generator};
@@ -109,8 +111,8 @@ fn begins_at_nodes(world: &mut World<'_>, fault: &Fault) {
         FaultKind::Drift(by) => world.nodes[node].clock.drift(world.now, by),
         FaultKind::WallClock(by_us) => {
             world.nodes[node].clock.step_wall(world.now, by_us);
-            world.nodes[node].silence.begin_anew(world.now);
-            world.nodes[node].probes.begin_anew();
+            world.silence[node].begin_anew(world.now);
+            world.probes[node].begin_anew();
             let now = world.now;
             world.dues[node].iter_mut().for_each(|dues| dues.set_clock(now));
             world.note_all(&What::WallClock(node));
@@ -161,16 +163,16 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
         FaultKind::NodeSuspended => {
             let by_us = i64::try_from(span).expect("two seconds at most");
             world.nodes[node].clock.step_wall(world.now, -by_us);
-            world.nodes[node].silence.begin_anew(world.now);
-            world.nodes[node].probes.begin_anew();
+            world.silence[node].begin_anew(world.now);
+            world.probes[node].begin_anew();
             let now = world.now;
             world.dues[node].iter_mut().for_each(|dues| dues.set_clock(now));
             world.links[node].heard_at = world.now;
         }
         FaultKind::MachineStopped => {
             world.nodes[node].clock.stood(world.now, span);
-            world.nodes[node].silence.begin_anew(world.now);
-            world.nodes[node].probes.begin_anew();
+            world.silence[node].begin_anew(world.now);
+            world.probes[node].begin_anew();
             let now = world.now;
             world.dues[node].iter_mut().for_each(|dues| dues.set_clock(now));
             world.links[node].heard_at = world.now;
@@ -292,6 +294,8 @@ fn start(world: &mut World<'_>, node: usize) {
     let heard = std::mem::take(&mut world.nodes[node].heard);
     let paused_until = world.nodes[node].paused_until;
     world.nodes[node] = Node { heard, paused_until, ..process };
+    (world.probes[node], world.silence[node]) = (Probes::default(), Silence::default());
+    world.refusals[node] = Refusal::of_each_key(world.plan);
     let now = world.now;
     if world.links[node].is_connected {
         world.links[node].connect(now);

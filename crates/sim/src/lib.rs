@@ -7,9 +7,9 @@
 //! | file | what |
 //! |---|---|
 //! | [`plan`] | a seed → nodes, keys, rules, loads, faults |
-//! | `world`, `queue` | events in the order of true time, and an executor of futures |
+//! | `world`, `queue` | events in the order of true time; calls under way; an executor of futures |
 //! | `faults`, `failover` | what a fault does |
-//! | `net`, `calls`, `wire` | connections; what is under way on them; an engine's end |
+//! | `net`, `wire` | connections; an engine's end |
 //! | `server` | the store, by the kernel |
 //! | `scripts` | the same decisions by the scripts of Redis |
 //! | `node`, `clock` | an engine and its clients; their clocks |
@@ -23,7 +23,6 @@
 
 mod bounds;
 mod breaker_checks;
-mod calls;
 mod clock;
 mod debt_checks;
 mod failover;
@@ -44,7 +43,6 @@ mod scripts;
 mod server;
 pub mod shrink;
 pub mod table;
-mod tasks;
 pub mod token;
 mod wire;
 mod world;

@@ -7,8 +7,7 @@ use sluicegate::{Answer, Cost, Mode, Outcome, Retry, RuleSet};
 use crate::node;
 use crate::plan::{Arrival, Ask, MS, Plan, SECOND};
 use crate::promises::Invariant;
-use crate::tasks::TaskView;
-use crate::world::World;
+use crate::world::{TaskView, World};
 
 /// The longest time that a refusal is remembered after another node gave permits back, µs: a second, and a
 /// question.
@@ -52,7 +51,7 @@ impl Refusal {
 
 /// Notes that permits of a key were given back at a node, or may have been.
 pub(crate) fn forget(world: &mut World<'_>, (node, key): (usize, usize)) {
-    let refusal = &mut world.nodes[node].refusals[key];
+    let refusal = &mut world.refusals[node][key];
     if !matches!(refusal, Refusal::Unknown) {
         *refusal = Refusal::Forgotten;
     }
@@ -74,7 +73,7 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, arrival: Arrival, answe
         return;
     }
     let (now, cost) = (world.now, arrival.ask.cost());
-    let refusal = &mut world.nodes[task.node].refusals[arrival.key];
+    let refusal = &mut world.refusals[task.node][arrival.key];
     let elapsed = match &*refusal {
         Refusal::Unknown => return,
         Refusal::Known { cost: refused, rules, asked_at, retry_us, .. }

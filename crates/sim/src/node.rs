@@ -9,10 +9,7 @@ use sluicegate::{
     RuleSet, SettleError, Settled, Settlement, StoreFailure, Verb,
 };
 
-use crate::breaker_checks::{Probes, Silence};
 use crate::clock::{BEGIN, SimClock};
-use crate::memory::Refusal;
-use crate::permits::Step;
 use crate::plan::{Arrival, Ask, Hold, MS, Plan};
 use crate::wire::{Asker, SimStore, asker};
 
@@ -33,18 +30,23 @@ pub(crate) struct Node {
     pub(crate) version: usize,
     /// Answers of the store that it received, for each key.
     pub(crate) heard: Vec<u64>,
-    /// The last refusal that it received, for each key.
-    pub(crate) refusals: Vec<Refusal>,
     /// The rules by which it has asked for permits to lease, for each key.
     pub(crate) asked_by: Vec<Vec<Arc<RuleSet>>>,
     /// The number of nodes by which the engine divides a limit.
     pub(crate) counts: u64,
-    /// Its calls while it had given the store up.
-    pub(crate) probes: Probes,
-    /// Its calls that got no answer.
-    pub(crate) silence: Silence,
     /// Number of faults that remove the policy from it.
     pub(crate) without: u32,
+}
+
+/// A step of a client with its permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The client acquires the permit.
+    Acquire,
+    /// The client renews the permit, and so many times more.
+    Renew { left: u8 },
+    /// The client releases the permit.
+    Release,
 }
 
 /// The result of a task.
@@ -113,11 +115,8 @@ impl Node {
             paused_until: 0,
             version,
             heard: vec![0; plan.keys],
-            refusals: Refusal::of_each_key(plan),
             asked_by: vec![Vec::new(); plan.keys],
             counts: plan.nodes as u64,
-            probes: Probes::default(),
-            silence: Silence::default(),
             without: 0,
         }
     }

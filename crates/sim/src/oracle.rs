@@ -11,7 +11,7 @@ use crate::clock::BEGIN;
 use crate::node;
 use crate::plan::{Ask, Leases, Plan, RuleSpec};
 use crate::promises::Invariant;
-use crate::world::World;
+use crate::server::Server;
 
 /// The share of one limiter's permits that a fleet without faults admits at least, in percent.
 const PART_MIN: u64 = 97;
@@ -45,15 +45,19 @@ pub(crate) struct Calm {
 }
 
 impl Calm {
-    /// Returns the demand that comes from now on. `None`: faults may still keep it from being met.
-    pub(crate) fn of(world: &World<'_>) -> Option<Self> {
-        let World { plan, now, server, .. } = world;
-        let rules = rules_of(world.policies.last()?);
-        let keys = (0..plan.keys).map(|key| server.of(&node::key_name(key), *now));
+    /// Returns the demand that comes from `now` on, under the last `policies`. `None`: faults may still keep it from being met.
+    pub(crate) fn of(
+        plan: &Plan,
+        policies: &PolicySet,
+        (server, now): (&Server, u64),
+        admitted: u64,
+    ) -> Option<Self> {
+        let rules = rules_of(policies);
+        let keys = (0..plan.keys).map(|key| server.of(&node::key_name(key), now));
         let keys: Keys = keys.collect();
         let is_edited = keys.iter().flatten().any(|(of, _)| **of != **rules);
-        let exact = || exact(plan, rules, (keys, *now), |at| server.clock(at));
-        (plan.heals() && !is_edited).then(|| Self { before: world.admitted, exact: exact() })
+        let exact = || exact(plan, rules, (keys, now), |at| server.clock(at));
+        (plan.heals() && !is_edited).then(|| Self { before: admitted, exact: exact() })
     }
 
     /// Compares it with the permits that the fleet has `admitted` in all.

@@ -9,25 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluicegate::{Admission, Answer, DecideError, Micros, Mode, Verb};
 
 use crate::bounds::Process;
+use crate::node::Step;
 use crate::plan::{Arrival, Ask, Hold, RuleSpec, SECOND};
 use crate::promises::Invariant;
-use crate::tasks::TaskView;
 use crate::wire::{Reply, Said, StoreAsk};
-use crate::world::World;
+use crate::world::{TaskView, World};
 
 /// The time by which a share may decide later than its request began, µs: `spec/failure.md`, The local share.
 const SHARE_LATER_US: u64 = SECOND;
-
-/// A step of a client with its permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// The client acquires the permit.
-    Acquire,
-    /// The client renews the permit, and so many times more.
-    Renew { left: u8 },
-    /// The client releases the permit.
-    Release,
-}
 
 /// The permits that are held of one key.
 #[derive(Clone, Debug, Default)]

@@ -7,9 +7,8 @@ use crate::lease_checks::Central;
 use crate::node::Done;
 use crate::plan::{Arrival, Ask, MS, OnFailure, RULES_MAX};
 use crate::promises::Invariant;
-use crate::tasks::TaskView;
 use crate::wire::Executed;
-use crate::world::{RECOVERY_US, World};
+use crate::world::{RECOVERY_US, TaskView, World};
 
 /// The longest time that an open breaker admits no request, plus a deadline, µs.
 const PROBE_US: u64 = 350 * MS;

@@ -1,5 +1,8 @@
 //! One history: events in the order of true time, and the futures that they wake.
 
+mod calls;
+mod tasks;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -9,21 +12,24 @@ use sluicegate::policy::PolicySet;
 use sluicegate::store::redis::affordable;
 
 use crate::bounds::{Lost, Record, Used, Violation};
-use crate::calls::Call;
+use crate::breaker_checks::{Probes, Silence};
 use crate::debt_checks::NodeDebts;
 use crate::failover::Replaced;
 use crate::lease_checks::{Central, Grants};
+use crate::memory::Refusal;
 use crate::net::Link;
-use crate::node::{self, Done, Node};
+use crate::node::{self, Done, Node, Step};
 use crate::oracle::Calm;
-use crate::permits::{Permits, Step};
+use crate::permits::Permits;
 use crate::plan::{Arrival, Fault, Hold, MS, Plan, SECOND, generator};
 use crate::promises::Invariant;
 use crate::queue::Queue;
 use crate::server::Server;
-use crate::tasks::{Task, TaskView};
 use crate::token::Generation;
 use crate::wire::{Executed, Reply};
+use calls::Call;
+use tasks::Task;
+pub(crate) use tasks::TaskView;
 
 /// The period in which a node pays its debts, and checks its leases, µs.
 const CHORES_EVERY_US: u64 = 250 * MS;
@@ -169,6 +175,11 @@ pub(crate) struct World<'p> {
     pub(crate) removed_until: Vec<u64>,
     /// When each node began to stop, if it did, µs.
     pub(crate) stops_since: Vec<Option<u64>>,
+    /// The calls of each process while it had given the store up, and its calls that got no answer.
+    pub(crate) probes: Vec<Probes>,
+    pub(crate) silence: Vec<Silence>,
+    /// The last refusal that each process received, for each key.
+    pub(crate) refusals: Vec<Vec<Refusal>>,
     /// The grants of all nodes.
     pub(crate) grants: Grants,
     /// Checks in a row of each node and key that went to the store.
@@ -233,6 +244,9 @@ impl<'p> World<'p> {
             late_until: vec![0; plan.nodes],
             removed_until: vec![0; plan.nodes],
             stops_since: vec![None; plan.nodes],
+            probes: vec![Probes::default(); plan.nodes],
+            silence: vec![Silence::default(); plan.nodes],
+            refusals: vec![Refusal::of_each_key(plan); plan.nodes],
             grants: Grants::new(plan),
             central: vec![vec![Central::default(); plan.keys]; plan.nodes],
             dues: vec![vec![NodeDebts::default(); plan.keys]; plan.nodes],
@@ -373,7 +387,10 @@ impl<'p> World<'p> {
             Event::Connects { node } => self.connects(node),
             Event::Rings { node, life, wall, waker } => self.rings(node, life, (wall, waker)),
             Event::Switches { node } => crate::failover::switches(self, node),
-            Event::Healed => self.calm = Calm::of(self),
+            Event::Healed => {
+                let last = self.policies.last().expect("there is a first version");
+                self.calm = Calm::of(self.plan, last, (&self.server, self.now), self.admitted);
+            }
             Event::Crowds { every_us, until } => self.crowds(every_us, until),
         }
     }

@@ -7,12 +7,12 @@ use sluicegate::store::lease::LeaseReply;
 use sluicegate::store::{Executed as Effect, StoreError};
 use sluicegate::{RuleSet, Verb};
 
+use super::{Event, World};
 use crate::bounds::{Entry, What};
 use crate::net::SILENCE_MAX_US;
 use crate::plan::RULES_MAX;
 use crate::server::{Execution, Note};
 use crate::wire::{Executed, Outgoing, Reply, Said, Slot, StoreAsk};
-use crate::world::{Event, World};
 
 /// A call of the store.
 #[derive(Debug)]

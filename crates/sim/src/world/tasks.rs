@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use super::{Event, World};
 use crate::node::{self, Done};
 use crate::wire::{Asker, Executed, Heard, Time, WireState};
-use crate::world::{Event, World};
 
 /// A call of an engine that has begun.
 pub(crate) struct Task {
