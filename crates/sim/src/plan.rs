@@ -295,18 +295,12 @@ impl Plan {
         };
         match cut.subject {
             Subject::Rates => {}
-            Subject::Quota => {
-                plan.make_quota(cut);
-                return plan.until(cut);
-            }
-            Subject::Edits => {
-                plan.make_edits(cut);
-                return plan.until(cut);
-            }
-            Subject::Permits => {
-                plan.make_permits(cut);
-                return plan.until(cut);
-            }
+            Subject::Quota => plan.make_quota(cut),
+            Subject::Edits => plan.make_edits(cut),
+            Subject::Permits => plan.make_permits(cut),
+        }
+        if cut.subject != Subject::Rates {
+            return plan.until(cut);
         }
         let mut few = generator(seed, 3);
         if cut.generation >= Generation::Second && few.u8(0..8) == 0 {
