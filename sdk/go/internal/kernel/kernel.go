@@ -312,6 +312,10 @@ func (k *KeyState) AdoptRules(set *RuleSet, at []Moment) {
 		return
 	}
 	old := *k
+	if old.Set != nil && set.equals(old.Set) {
+		k.Set = set
+		return
+	}
 	*k = KeyState{set, make([]state, len(set.Rules))}
 	if old.Set == nil || set.Carry == CarryReset {
 		return

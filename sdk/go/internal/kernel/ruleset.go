@@ -77,6 +77,20 @@ func sameNumbers(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) })
 }
 
+// CountsLike reports whether permits of each of the old rules, by its place, are as many permits of these: the names are
+// the same in the same order, and so are the rules, or their usage stays as it is.
+func (s *RuleSet) CountsLike(old *RuleSet) bool {
+	sameNames := func(a, b Rule) bool { return a.NameHash == b.NameHash }
+	return s == old || slices.EqualFunc(s.Rules, old.Rules, sameNames) && (s.Carry == CarryUsage || s.equals(old))
+}
+
+// equals reports whether the rules have the same bytes.
+func (s *RuleSet) equals(old *RuleSet) bool {
+	return s.Carry == old.Carry && slices.EqualFunc(s.Rules, old.Rules, func(a, b Rule) bool {
+		return a.NameHash == b.NameHash && a.Code == b.Code && a.Flags == b.Flags && sameNumbers(a.Numbers, b.Numbers)
+	})
+}
+
 // Bytes returns the rules as they are stored at `sg:rules:…`, from which their generation is made.
 func (s *RuleSet) Bytes() []byte {
 	out := []byte{blobFormat, byte(s.Carry), byte(len(s.Rules))}

@@ -111,14 +111,20 @@ func (acct *account) raise(rules *wire.CompiledRules, reported [kernel.RulesMax]
 		acct.stored.Charge(i, more, at[i])
 		if acct.debt != nil {
 			// When the debt is charged, this is what Redis has.
-			acct.debt.usedThen.AdoptRules(rules.Set, at)
 			acct.debt.usedThen.Charge(i, more, at[i])
 		}
 	}
 }
 
-// adoptRules takes both states over to other rules.
+// adoptRules takes the states over to other rules. A charge under way has one number for each rule, by its place and in permits of
+// then. If these do not fit the other rules, the next charge has a new id, and permits that were perhaps charged are charged again.
 func (acct *account) adoptRules(rules *wire.CompiledRules, at []kernel.Moment) {
+	switch {
+	case !rules.Set.CountsLike(acct.used.Set):
+		acct.chargeID, acct.debt = wire.NewID(), nil
+	case acct.debt != nil:
+		acct.debt.usedThen.AdoptRules(rules.Set, at)
+	}
 	acct.rules = rules
 	acct.stored.AdoptRules(rules.Set, at)
 	acct.used.AdoptRules(rules.Set, at)
@@ -264,19 +270,13 @@ func (s *Share) DebtFor(key string, rules *wire.CompiledRules, now int64) (debt 
 		return nil, false
 	}
 	at := rules.MomentsAt(now)
-	if acct.debt == nil || acct.used.Set != rules.Set {
-		acct.adoptRules(rules, at)
-	}
+	acct.adoptRules(rules, at)
 	owed, any := acct.owed(at)
-	switch {
-	case acct.debt == nil && !any:
-		delete(s.owing, key)
-		return nil, false
-	case acct.debt != nil && len(acct.debt.owed) != len(owed):
-		// Other rules came in between: what they owe is not in that charge.
-		acct.chargeID, acct.debt = wire.NewID(), nil
-	}
 	if acct.debt == nil {
+		if !any {
+			delete(s.owing, key)
+			return nil, false
+		}
 		acct.debt = &DebtCharge{id: acct.chargeID, owed: owed, usedThen: acct.used.Clone()}
 	}
 	if acct.debt.perhapsCharged {

@@ -197,6 +197,74 @@ func TestADebtOfWhichNothingWasChargedKeepsItsID(t *testing.T) {
 	}
 }
 
+// A charge that Redis perhaps made has one number for each rule, by its place and in permits of then.
+func TestADebtDoesNotSurviveAnEditByWhichItsNumbersMeanSomethingElse(t *testing.T) {
+	rules := func(carry kernel.Carry, specs ...kernel.Spec) *wire.CompiledRules {
+		return wire.NewPolicyRules("a", kernel.NewRuleSet(testkit.Set(t, specs...).Rules, carry), 1)
+	}
+	day := func(name string, limit int64) kernel.Spec {
+		return testkit.Named(name, testkit.Window(limit, 24*time.Hour))
+	}
+	bucket := func(name string) kernel.Spec { return testkit.Named(name, testkit.Bucket(1000, time.Second, 1000)) }
+	now := kernel.Year2026US
+	for name, c := range map[string]struct {
+		carry  kernel.Carry // of the rules before
+		edited *wire.CompiledRules
+		same   bool
+		owed   []int64
+		inUse  []int64
+	}{
+		"swapped":      {kernel.CarryUsage, rules(kernel.CarryUsage, bucket("b"), day("a", 4000)), false, []int64{50, 100}, []int64{50, 100}},
+		"renamed":      {kernel.CarryUsage, rules(kernel.CarryUsage, day("a", 4000), bucket("c")), false, []int64{100, 0}, []int64{100, 0}},
+		"one less":     {kernel.CarryUsage, rules(kernel.CarryUsage, day("a", 4000)), false, []int64{100}, []int64{100}},
+		"raised":       {kernel.CarryUsage, rules(kernel.CarryUsage, day("a", 8000), bucket("b")), true, []int64{100, 100}, []int64{100, 50}},
+		"proportional": {kernel.CarryUsage, rules(kernel.CarryProportional, day("a", 8000), bucket("b")), false, []int64{200, 50}, []int64{200, 50}},
+		"made again":   {kernel.CarryReset, rules(kernel.CarryReset, day("a", 4000), bucket("b")), true, []int64{100, 100}, []int64{100, 50}},
+	} {
+		s, before := NewShare(), rules(c.carry, day("a", 4000), bucket("b"))
+		s.Decide(Request{Rules: before, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 100, Now: now}}, 1)
+		first, _ := s.DebtFor("k", before, now)
+		if !s.Settle("k", first, before, Answer{}, &wire.Failure{Charged: true}, now) {
+			t.Fatal(name)
+		}
+		// Half of the bucket's flows out.
+		next, alone := s.DebtFor("k", c.edited, now+50_000)
+		if same := next.id == first.id; same != c.same || alone || !slices.Equal(next.owed, c.owed) {
+			t.Errorf("%s: the same id: %v, owed %v, alone %v", name, same, next.owed, alone)
+		}
+		if s.Settle("k", next, c.edited, Answer{Set: c.edited.Set, Charged: next.owed}, nil, now+50_000) {
+			t.Errorf("%s: it owes what was charged", name)
+		}
+		for i, at := range c.edited.MomentsAt(now + 50_000) {
+			stored, used := s.accounts["k"].stored.UsedOf(i, at), s.accounts["k"].used.UsedOf(i, at)
+			if stored != c.inUse[i] || used != c.inUse[i] {
+				t.Errorf("%s: %d of rule %d are stored and %d used, expected %d", name, stored, i, used, c.inUse[i])
+			}
+		}
+	}
+}
+
+// A request under earlier rules whose charge was dropped meanwhile changes nothing when it ends.
+func TestADroppedDebtIsSettledWithoutEffect(t *testing.T) {
+	one := compiled(t, 1, testkit.Named("a", testkit.Window(100, time.Hour)))
+	two := compiled(t, 2, testkit.Named("a", testkit.Window(100, time.Hour)), testkit.Named("b", testkit.Window(100, time.Hour)))
+	for _, f := range []*wire.Failure{nil, {Charged: true}, {}} {
+		s, now := NewShare(), kernel.Year2026US
+		ask := func(p *wire.CompiledRules) {
+			s.Decide(Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: now}}, 1)
+		}
+		ask(one)
+		first, _ := s.DebtFor("k", one, now)
+		ask(two)
+		if s.Settle("k", first, one, Answer{Set: one.Set, Charged: []int64{10}}, f, now); s.accounts["k"].debt != nil {
+			t.Error("the charge is still there")
+		}
+		if next, _ := s.DebtFor("k", two, now); next.id == first.id || !slices.Equal(next.owed, []int64{20, 10}) {
+			t.Errorf("%+v comes after %+v", next, first)
+		}
+	}
+}
+
 // The known usage of each rule holds for two seconds against an answer that reports less, whatever the others report.
 func TestAnOlderAnswerTakesNothingBackOfAnyRule(t *testing.T) {
 	p := compiled(t, 1, testkit.Named("hour", testkit.Window(100, time.Hour)), testkit.Named("day", testkit.Window(1000, 24*time.Hour)))
