@@ -153,6 +153,52 @@ final class ShareTest extends TestCase
         self::assertTrue($share->decide(self::budget($limit, 'a'), $check, self::NOW, 1)->allowed);
     }
 
+    /** @return iterable<string, array{array, string, bool, list<int>}> */
+    public static function edits(): iterable
+    {
+        [$a, $b] = [self::day('a', 4000), self::day('b', 9000)];
+        yield 'swapped' => [[$b, $a], 'usage', false, [100, 100]];
+        yield 'renamed' => [[$a, self::day('c', 9000)], 'usage', false, [100, 0]];
+        yield 'one less' => [[$b], 'usage', false, [100]];
+        yield 'raised' => [[self::day('a', 8000), $b], 'usage', true, [100, 100]];
+        yield 'proportional' => [[self::day('a', 8000), $b], 'proportional', false, [200, 100]];
+        yield 'the same' => [[$a, $b], 'usage', true, [100, 100]];
+    }
+
+    /**
+     * A bill that Redis perhaps charged has one number for each rule, by its place and in permits of then.
+     *
+     * @dataProvider edits
+     */
+    public function testABillDoesNotSurviveAnEditByWhichItsNumbersMeanSomethingElse(
+        array $rules,
+        string $carry,
+        bool $isKept,
+        array $owed,
+    ): void {
+        foreach (self::memories() as [$memory]) {
+            $accounts = new Accounts($memory, 10);
+            $before = self::budget(Limit::rules([self::day('a', 4000), self::day('b', 9000)]));
+            $edited = self::budget(Limit::rules($rules, $carry));
+            $share = new Share($accounts, new UsageCache($memory));
+            self::assertTrue($share->decide($before, new KernelRequest(Verb::Check, 100), self::NOW, 1)->allowed);
+            $bill = static fn (Account $account): ?array => $account->bill(self::NOW);
+            $first = $accounts->with($before, self::NOW, $bill);
+            $next = $accounts->with($edited, self::NOW, $bill);
+            self::assertSame([$isKept, $owed], [$next[0] === $first[0], $next[1]]);
+            $accounts->with($edited, self::NOW, static function (Account $account) use ($next): void {
+                $account->paid($next[0], $next[1], self::NOW);
+                self::assertSame($account->used, $account->stored);
+                self::assertFalse($account->owes(self::NOW));
+            });
+        }
+    }
+
+    private static function day(string $name, int $limit): array
+    {
+        return ['name' => $name, 'fixed_window' => ['limit' => $limit, 'window' => '1d']];
+    }
+
     private static function budget(Limit $limit, string $key = 'sg:{k}'): Budget
     {
         $rules = SealedRules::ofCaller($limit->rules);

@@ -41,15 +41,26 @@ final class Account
     ) {
     }
 
-    /** Converts it to the rules that apply now. */
+    /**
+     * Converts it to the rules that apply now.
+     *
+     * A bill has one number for each rule, by its place and in permits of then. If these do not fit the other rules,
+     * the next bill has a new id, and permits that were perhaps charged are charged again.
+     */
     public function takeOver(Budget $budget, int $now): void
     {
         $old = $this->budget->rules->set;
         $set = $budget->rules->set;
-        if ($old->bytes !== $set->bytes) {
-            $this->stored = $set->kernel()->takeOver($old->kernel(), $this->stored, $now);
-            $this->used = $set->kernel()->takeOver($old->kernel(), $this->used, $now);
-            [$this->budget, $this->bill, $this->billId] = [$budget, null, null];
+        if ($old->bytes === $set->bytes) {
+            return;
+        }
+        $this->stored = $set->kernel()->takeOver($old->kernel(), $this->stored, $now);
+        $this->used = $set->kernel()->takeOver($old->kernel(), $this->used, $now);
+        $this->budget = $budget;
+        if (!$set->countsLike($old)) {
+            [$this->bill, $this->billId] = [null, null];
+        } elseif ($this->bill !== null) {
+            $this->bill[2] = $set->kernel()->takeOver($old->kernel(), $this->bill[2], $now);
         }
     }
 

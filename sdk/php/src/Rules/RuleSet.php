@@ -122,6 +122,16 @@ final readonly class RuleSet
         return false;
     }
 
+    /**
+     * Returns whether permits of each of the old rules, by its place, are as many permits of these: the names are the
+     * same in the same order, and so are the rules, or their usage stays as it is.
+     */
+    public function countsLike(self $old): bool
+    {
+        return array_column($this->rules, 'nameHash') === array_column($old->rules, 'nameHash')
+            && ($this->carry === Carry::Usage || $this->bytes === $old->bytes);
+    }
+
     /** Returns whether a decision by the rules could take Redis longer than 0.3 ms; such rules are not sent. */
     public function isTooCostly(): bool
     {
