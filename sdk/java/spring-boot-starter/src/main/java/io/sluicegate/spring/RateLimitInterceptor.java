@@ -60,15 +60,15 @@ final class RateLimitInterceptor implements MethodInterceptor {
     }
 
     /** The check of one annotation before a call. */
-    record KernelRequest(Limiter limiter, String key, long cost, String fallback) {}
+    record PermitCheck(Limiter limiter, String key, long cost, String fallback) {}
 
     /** A limiter refused a call of one annotation. */
-    record Refusal(KernelRequest check, Decision decision) {}
+    record Refusal(PermitCheck check, Decision decision) {}
 
     @Override
     public Object invoke(MethodInvocation call) throws Throwable {
         Method method = AopUtils.getMostSpecificMethod(call.getMethod(), call.getThis().getClass());
-        List<KernelRequest> checks = checksOf(call, method);
+        List<PermitCheck> checks = checksOf(call, method);
         Class<?> returns = method.getReturnType();
         if (CompletionStage.class.isAssignableFrom(returns) && returns.isAssignableFrom(CompletableFuture.class)) {
             MethodInvocation later = clone(call);
@@ -80,7 +80,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
             return ReactiveCalls.limited(returns, passed -> permitted(checks, 0, passed), refusal -> proceed(clone(each), method, refusal));
         }
         Consumer<Decision> passed = ResponseFields.ofThread();
-        for (KernelRequest check : checks) {
+        for (PermitCheck check : checks) {
             Decision decision = check.limiter.check(check.key, check.cost);
             if (!decision.allowed()) {
                 return refused(call, method, new Refusal(check, decision));
@@ -91,7 +91,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
         return call.proceed();
     }
 
-    private List<KernelRequest> checksOf(MethodInvocation call, Method method) {
+    private List<PermitCheck> checksOf(MethodInvocation call, Method method) {
         MethodBasedEvaluationContext context = new MethodBasedEvaluationContext(call.getThis(), method, call.getArguments(), NAMES);
         context.setBeanResolver(resolver);
         Gate gate = beans.getBean(Gate.class);
@@ -100,11 +100,11 @@ final class RateLimitInterceptor implements MethodInterceptor {
             Long cost = limit.cost.getValue(context, Long.class);
             Limiter limiter = observers.length == 0 ? gate.policy(limit.policy) : gate.policy(limit.policy).observedBy(observers);
             if (limit.key == null) {
-                return new KernelRequest(limiter.shared(), "", cost == null ? 0 : cost, limit.fallback);
+                return new PermitCheck(limiter.shared(), "", cost == null ? 0 : cost, limit.fallback);
             }
             Object key = limit.key.getValue(context);
             // A key that is missing is empty, which the limiter refuses.
-            return new KernelRequest(limit.shared ? limiter.shared() : limiter, key == null ? "" : key.toString(), cost == null ? 0 : cost, limit.fallback);
+            return new PermitCheck(limit.shared ? limiter.shared() : limiter, key == null ? "" : key.toString(), cost == null ? 0 : cost, limit.fallback);
         }).toList();
     }
 
@@ -187,11 +187,11 @@ final class RateLimitInterceptor implements MethodInterceptor {
     }
 
     /** Asks without blocking; completes with the first refusal, or with none. */
-    private static CompletableFuture<Optional<Refusal>> permitted(List<KernelRequest> checks, int place, Consumer<Decision> passed) {
+    private static CompletableFuture<Optional<Refusal>> permitted(List<PermitCheck> checks, int place, Consumer<Decision> passed) {
         if (place == checks.size()) {
             return CompletableFuture.completedFuture(Optional.empty());
         }
-        KernelRequest check = checks.get(place);
+        PermitCheck check = checks.get(place);
         return check.limiter.checkAsync(check.key, check.cost).thenCompose(decision -> {
             if (!decision.allowed()) {
                 return CompletableFuture.completedFuture(Optional.of(new Refusal(check, decision)));
@@ -224,7 +224,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
     }
 
     private static Object refused(MethodInvocation call, Method method, Refusal refused) {
-        KernelRequest check = refused.check;
+        PermitCheck check = refused.check;
         RateLimitExceededException refusal = new RateLimitExceededException(refused.decision);
         if (check.fallback.isEmpty()) {
             throw refusal;
