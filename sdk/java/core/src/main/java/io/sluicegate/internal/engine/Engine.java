@@ -318,12 +318,9 @@ public final class Engine implements Transport, AutoCloseable {
         }
     }
 
-    private static StoreRequest chooseBill(StoreRequest request, Shares.Account account) {
+    static StoreRequest chooseBill(StoreRequest request, Shares.Account account) {
         RuleSet rules = request.rules();
-        if (account.bill != null && account.bill.permits().length != rules.rules().size()) {
-            account.bill = null;
-            account.billId = Bill.newId();
-        }
+        account.adopt(rules);
         if (account.bill == null) {
             long[] owed = account.owed(rules, request.nowUs());
             boolean owes = Arrays.stream(owed).anyMatch(permits -> permits > 0);
@@ -345,6 +342,7 @@ public final class Engine implements Transport, AutoCloseable {
                 if (sent.bill() != null && sent.bill() == account.bill) {
                     account.paid(sent.rules(), decided.charged(), nowUs);
                 }
+                account.adopt(sent.rules());
                 account.raise(sent.rules(), decided, nowUs);
                 boolean owes = account.bill != null || account.owes(sent.rules(), nowUs);
                 shares.closeIfSettled(place, account, nowUs);

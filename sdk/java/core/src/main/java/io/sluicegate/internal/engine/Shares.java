@@ -64,6 +64,8 @@ final class Shares {
         final Usage used;
         final long nodes;
         StoreRequest lastRequest;
+        /** By whose places its bill is. */
+        private RuleSet rules;
         Bill bill;
         /**
          * The id of its bills, until something is charged: Redis does not remember an id of which it charged nothing, and a
@@ -80,6 +82,20 @@ final class Shares {
             this.used = known.copy();
             this.nodes = nodes;
             this.lastRequest = request;
+            this.rules = request.rules();
+        }
+
+        /**
+         * Adopts the rules of a request. A bill has one number for each rule, by its place and in permits of then. If these do
+         * not fit the other rules, the next bill has a new id, and permits that were perhaps charged are charged again.
+         */
+        void adopt(RuleSet other) {
+            if (!other.countsLike(rules)) {
+                bill = null;
+                billSent = false;
+                billId = Bill.newId();
+            }
+            rules = other;
         }
 
         /** {@return the permits owed of each rule} */
@@ -249,6 +265,7 @@ final class Shares {
                 return Answer.refused(rules, RETRY_US);
             }
             long now = instant(request.nowUs());
+            account.adopt(rules);
             Answer answer = request.verb() == Verb.AT_MOST
                 ? atMost(account, request, now)
                 : scaled(account, request, account.used.decide(rules, kernelRequest(request, request.verb(), request.cost() * account.nodes, now)));
@@ -314,6 +331,7 @@ final class Shares {
             if (!answer.allowed()) {
                 return null;
             }
+            account.adopt(request.rules());
             return account.used.decide(request.rules(), kernelRequest(request, request.verb(), 1, instant(request.nowUs())));
         }
     }

@@ -166,6 +166,19 @@ public record RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, 
         return -1;
     }
 
+    /**
+     * {@return whether permits of each of the old rules, by its place, are as many permits of these} The names are the same in the same
+     * order, and so are the rules, or their usage stays as it is.
+     */
+    public boolean countsLike(RuleSet old) {
+        boolean namesTheSame = Arrays.equals(names(), old.names(), Arrays::compare);
+        return namesTheSame && (carry == Carry.USAGE || equals(old));
+    }
+
+    private byte[][] names() {
+        return rules.stream().map(Rule::nameHash).toArray(byte[][]::new);
+    }
+
     /** {@return whether one decision may take Redis longer than it is given} */
     public boolean costsTooMuch() {
         return 10_000 + rules.stream().mapToLong(Rule::costNs).sum() > COST_MAX_NS;

@@ -9,6 +9,7 @@ import io.sluicegate.Carry;
 import io.sluicegate.Verb;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
+import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.policy.Key;
@@ -171,6 +172,60 @@ class SharesTest {
             account.paid(lowered, new long[] {1000}, T);
             assertArrayEquals(new long[] {0}, account.owed(lowered, T));
         }
+    }
+
+    private static Rule day(String name, long limit) {
+        return Rules.fixedWindow(name, limit, 86_400_000_000L, false);
+    }
+
+    private static RuleSet set(Carry carry, Rule... rules) {
+        return new RuleSet(carry, List.of(rules));
+    }
+
+    private StoreRequest sentAgain(Shares.Account account, RuleSet rules) {
+        return Engine.chooseBill(question(rules, Verb.PEEK, 1, T), account);
+    }
+
+    /** A bill that Redis perhaps charged has one number for each rule, by its place and in permits of then. */
+    @Test
+    void a_bill_does_not_survive_an_edit_by_which_its_numbers_mean_something_else() {
+        RuleSet before = set(Carry.USAGE, day("a", 4000), day("b", 9000));
+        record Edit(RuleSet rules, boolean isKept, long... owed) {}
+        for (Edit edit : List.of(
+            new Edit(set(Carry.USAGE, day("b", 9000), day("a", 4000)), false, 100, 100),
+            new Edit(set(Carry.USAGE, day("a", 4000), day("c", 9000)), false, 100, 0),
+            new Edit(set(Carry.USAGE, day("b", 9000)), false, 100),
+            new Edit(set(Carry.PROPORTIONAL, day("a", 8000), day("b", 9000)), false, 200, 100),
+            new Edit(set(Carry.USAGE, day("a", 8000), day("b", 9000)), true, 100, 100),
+            new Edit(set(Carry.USAGE, day("a", 4000), day("b", 9000)), true, 100, 100))) {
+            Shares own = new Shares();
+            own.decide(PLACE, question(before, Verb.CHECK, 100, T), 1);
+            Shares.Account account = own.account(PLACE);
+            Bill first = sentAgain(account, before).bill();
+            account.billSent = true;
+            Bill next = sentAgain(account, edit.rules).bill();
+            assertEquals(edit.isKept, next.id().equals(first.id()), edit.toString());
+            assertEquals(edit.isKept, account.billSent, edit.toString());
+            assertArrayEquals(edit.owed, next.permits(), edit.toString());
+            account.paid(edit.rules, next.permits(), T);
+            assertArrayEquals(new long[edit.owed.length], account.owed(edit.rules, T), edit.toString());
+            assertArrayEquals(edit.owed, account.stored.used(edit.rules, T), edit.toString());
+        }
+    }
+
+    /** The edit came and went while Redis was away: the bill was made before it. */
+    @Test
+    void a_bill_is_dropped_by_whatever_decides_under_other_rules() {
+        RuleSet before = set(Carry.USAGE, day("a", 4000), day("b", 9000));
+        RuleSet swapped = set(Carry.USAGE, day("b", 9000), day("a", 4000));
+        shares.decide(PLACE, question(before, Verb.CHECK, 100, T), 1);
+        Shares.Account account = shares.account(PLACE);
+        Bill first = sentAgain(account, before).bill();
+        account.billSent = true;
+        shares.decide(PLACE, question(swapped, Verb.CHECK, 10, T), 1);
+        StoreRequest sent = sentAgain(account, before);
+        assertNotEquals(first.id(), sent.bill().id());
+        assertArrayEquals(new long[] {110, 110}, sent.bill().permits());
     }
 
     @Test
