@@ -526,39 +526,12 @@ impl Bill {
 #[cfg(test)]
 mod tests {
     use sluicegate_kernel::algorithm::WindowKind;
-    use sluicegate_kernel::{FixedWindow, NamedRule, Rule};
+    use sluicegate_kernel::{FixedWindow, NamedRule};
     use sluicegate_store::{KeyHash, MemoryStore, Quota, RuleOrigin};
 
     use super::*;
 
     const NOW: Moment<'_> = Moment::new(Micros::from_secs(100));
-
-    fn a_day_of(limit: u64) -> Arc<RuleSet> {
-        let day = WindowKind::epoch(Micros::from_secs(86_400));
-        let quota = FixedWindow::new(limit, day).expect("a quota");
-        Arc::new(RuleSet::single("r", Rule::from(quota)))
-    }
-
-    /// Returns whether the share of a single node lets a request of this cost pass.
-    fn passes(debts: &Debts, key: KeyHash, rules: &Arc<RuleSet>, cost: u64) -> bool {
-        let verb = Verb::Check { cost: Cost::new(cost).expect("a cost") };
-        let (origin, quota) = (RuleOrigin::default(), Quota::default());
-        let request = StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
-        let scaled = |_| Some(verb.clone());
-        let decided = debts.decide((key, &request), (1, scaled), &NOW, |_| States::default());
-        decided.expect("a check").expect("there is room").0.decision.allowed()
-    }
-
-    /// Another node used 3,000 of 4,000 before the limit was lowered.
-    #[test]
-    fn an_account_learns_what_is_in_use_above_a_lowered_limit() {
-        let (full, lowered, debts) = (a_day_of(4_000), a_day_of(50), Debts::default());
-        let key = MemoryStore::new(1).hash("p", b"k");
-        assert!(passes(&debts, key, &lowered, 1));
-        debts.record_usage(key, &lowered, &[(0, 3_000)], &NOW);
-        assert!(!passes(&debts, key, &full, 1_000), "one was admitted here");
-        assert!(passes(&debts, key, &full, 999));
-    }
 
     fn quota(name: &str, limit: u64) -> NamedRule {
         let day = WindowKind::epoch(Micros::from_secs(86_400));
@@ -567,6 +540,36 @@ mod tests {
 
     fn set(rules: Vec<NamedRule>) -> Arc<RuleSet> {
         Arc::new(RuleSet::new(rules).expect("a set"))
+    }
+
+    fn a_day_of(limit: u64) -> Arc<RuleSet> {
+        set(vec![quota("r", limit)])
+    }
+
+    /// Returns whether the share of one of `nodes` lets a request of this cost pass.
+    fn passes(
+        debts: &Debts,
+        (key, rules): (KeyHash, &Arc<RuleSet>),
+        nodes: u64,
+        cost: u64,
+    ) -> bool {
+        let check = |cost| Verb::Check { cost: Cost::new(cost).expect("a cost") };
+        let (verb, origin, quota) = (check(cost), RuleOrigin::default(), Quota::default());
+        let request = StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
+        let scaled = |nodes| Some(check(cost * nodes));
+        let decided = debts.decide((key, &request), (nodes, scaled), &NOW, |_| States::default());
+        decided.expect("a check").expect("there is room").0.decision.allowed()
+    }
+
+    /// Another node used 3,000 of 4,000 before the limit was lowered.
+    #[test]
+    fn an_account_learns_what_is_in_use_above_a_lowered_limit() {
+        let (full, lowered, debts) = (a_day_of(4_000), a_day_of(50), Debts::default());
+        let key = MemoryStore::new(1).hash("p", b"k");
+        assert!(passes(&debts, (key, &lowered), 1, 1));
+        debts.record_usage(key, &lowered, &[(0, 3_000)], &NOW);
+        assert!(!passes(&debts, (key, &full), 1, 1_000), "one was admitted here");
+        assert!(passes(&debts, (key, &full), 1, 999));
     }
 
     /// A bill that was perhaps paid has one number for each rule, by its place and in permits of then.
@@ -579,7 +582,7 @@ mod tests {
         let key = MemoryStore::new(1).hash("p", b"k");
         for (edited, is_kept) in [(swapped, false), (scaled, false), (Arc::new(raised), true)] {
             let debts = Debts::default();
-            assert!(passes(&debts, key, &both, 100));
+            assert!(passes(&debts, (key, &both), 1, 100));
             let bill = debts.bill(key, &both, &NOW).expect("100 are owed");
             debts.unpaid(key, bill.debt.id, Executed::Perhaps);
             let again = debts.bill(key, &edited, &NOW).expect("it is still owed");
@@ -592,20 +595,9 @@ mod tests {
     fn an_account_divides_by_more_nodes_once_they_are_known() {
         let (rules, debts) = (a_day_of(1_000), Debts::default());
         let key = MemoryStore::new(1).hash("p", b"k");
-        assert!(passes(&debts, key, &rules, 100));
+        assert!(passes(&debts, (key, &rules), 1, 100));
         let bill = debts.bill(key, &rules, &NOW).expect("100 are owed");
-        let asks = |nodes: u64, cost: u64| {
-            let verb = Verb::Check { cost: Cost::new(cost).expect("a cost") };
-            let (origin, quota) = (RuleOrigin::default(), Quota::default());
-            let rules = &rules;
-            let request =
-                StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
-            let scaled =
-                |nodes| Some(Verb::Check { cost: Cost::new(cost * nodes).expect("a cost") });
-            let decided =
-                debts.decide((key, &request), (nodes, scaled), &NOW, |_| States::default());
-            decided.expect("a check").expect("there is room").0.decision.allowed()
-        };
+        let asks = |nodes, cost| passes(&debts, (key, &rules), nodes, cost);
         assert!(!asks(4, 151), "its share is 250, of which 100 are used");
         assert!(asks(4, 150) && !asks(4, 1) && !asks(1, 1));
         let mut paid = Permits::default();

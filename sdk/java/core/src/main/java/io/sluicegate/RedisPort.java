@@ -80,7 +80,7 @@ public interface RedisPort extends AutoCloseable {
          *
          * @param message what happened
          * @param perhapsExecuted whether Redis may have executed the command
-         * @param signs by which a busy Redis is told from a silent one
+         * @param signs the signs that distinguish a busy Redis from a silent one
          */
         public Failure(String message, boolean perhapsExecuted, Signs signs) {
             this(message, perhapsExecuted, true, signs);
