@@ -1,7 +1,9 @@
 package io.sluicegate;
 
 import io.sluicegate.internal.json.Json;
+import io.sluicegate.internal.json.JsonException;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -15,6 +17,7 @@ import java.util.Set;
  * @param body its body
  */
 public record HttpAnswer(int status, Map<String, String> fields, String body) {
+    private static final String PROBLEM = "application/problem+json";
     private static final String TYPES = "https://iana.org/assignments/http-problem-types#";
     private static final Set<ErrorCode> NOBODY_DECIDED = Set.of(ErrorCode.NOT_CHARGED, ErrorCode.PERHAPS_CHARGED, ErrorCode.INTERRUPTED,
         ErrorCode.SERVER, ErrorCode.NOTHING_PUBLISHED);
@@ -83,6 +86,29 @@ public record HttpAnswer(int status, Map<String, String> fields, String body) {
     }
 
     /**
+     * Returns this answer with another status, which a problem has as its member {@code status}, too.
+     *
+     * @param status the status
+     * @return the answer
+     */
+    public HttpAnswer with(int status) {
+        return new HttpAnswer(status, fields, PROBLEM.equals(fields.get("Content-Type")) ? withStatus(body, status) : body);
+    }
+
+    private static String withStatus(String problem, int status) {
+        try {
+            if (Json.read(problem) instanceof Map<?, ?> members) {
+                Map<Object, Object> all = new LinkedHashMap<>(members);
+                all.put("status", status);
+                return Json.write(all);
+            }
+        } catch (JsonException e) {
+            // A program may give any text as a problem.
+        }
+        return problem;
+    }
+
+    /**
      * Returns this answer with another status and body; its fields but {@code Content-Type} stay.
      *
      * @param status the status
@@ -103,7 +129,7 @@ public record HttpAnswer(int status, Map<String, String> fields, String body) {
 
     private static HttpAnswer problem(int status, Map<String, String> fields, Map<String, Object> problem) {
         Map<String, String> all = new HashMap<>(fields);
-        all.put("Content-Type", "application/problem+json");
+        all.put("Content-Type", PROBLEM);
         return new HttpAnswer(status, all, Json.write(problem));
     }
 }

@@ -49,6 +49,15 @@ class HttpFieldsTest {
     }
 
     @Test
+    void a_problem_has_the_status_of_its_answer() {
+        HttpAnswer usual = refusal(1_000_000, Mode.STORE);
+        assertEquals(usual.body().replace("\"status\":429", "\"status\":403"), usual.with(403).body());
+        assertEquals("403 " + usual.fields(), usual.with(403).status() + " " + usual.with(403).fields());
+        assertEquals("late", usual.with(429, "text/plain", "late").with(403).body());
+        assertEquals("late", usual.with(429, "application/problem+json", "late").with(403).body());
+    }
+
+    @Test
     void the_response_of_a_policy_and_the_lack_of_a_decision_are_answered_as_by_filters() {
         Decision refused = decision(false, 1_000_000, Mode.STORE);
         HttpAnswer later = HttpAnswer.of(new Decided(false, 0, 0, 1000, 0, 1_000_000, 0, "llm", "tokens", refused.quotas(), Mode.STORE,

@@ -26,7 +26,6 @@ final class FilterPaths<F, R> {
     static final int PRINCIPAL_ORDER = -90;
     private static final String HEADER = "header:";
     private static final String PRINCIPAL = "principal";
-    private static final int TOO_MANY_REQUESTS = 429;
     /** A path that is decoded already, and has no parameters. */
     private static final PathContainer.Options PLAIN = PathContainer.Options.create('/', false);
 
@@ -72,8 +71,9 @@ final class FilterPaths<F, R> {
     private Guard<F> guard(String property, SluicegateProperties.Filter settings, Gate gate, Observer[] observers) {
         Limiter limiter = observers.length == 0 ? gate.policy(settings.policy()) : gate.policy(settings.policy()).observedBy(observers);
         F filter = filter(property, settings, settings.shared() ? limiter.shared() : limiter);
-        if (settings.status() != null || settings.body() != null) {
-            filter = kind.answering(filter, refusal -> own(HttpAnswer.of(refusal), settings));
+        OwnAnswer answer = answer(settings);
+        if (answer.isOwn()) {
+            filter = kind.answering(filter, answer::to);
         }
         Expression unless = settings.unless() == null ? null : expressions.parse(property + ".unless", settings.unless());
         return new Guard<>(settings.paths().stream().map(PathPatternParser.defaultInstance::parse).toList(), unless, filter);
@@ -113,13 +113,8 @@ final class FilterPaths<F, R> {
         return address.from(settings.addressHeader());
     }
 
-    // An outage stays what it is.
-    private static HttpAnswer own(HttpAnswer answer, SluicegateProperties.Filter settings) {
-        if (answer.status() != TOO_MANY_REQUESTS) {
-            return answer;
-        }
-        int status = settings.status() == null ? answer.status() : settings.status();
-        return settings.body() == null ? new HttpAnswer(status, answer.fields(), answer.body()) : answer.with(status, settings.contentType(), settings.body());
+    private static OwnAnswer answer(SluicegateProperties.Filter settings) {
+        return new OwnAnswer(settings.status(), settings.body(), settings.contentType());
     }
 
     /** {@return the filters of a request, in their order} */
@@ -177,8 +172,9 @@ final class FilterPaths<F, R> {
             throw new IllegalArgumentException(property + ".key: `" + key
                 + "` is not a key; expected `address`, `principal`, `header:NAME`, or an expression that begins with `@` or `#`");
         }
-        if (filter.status() != null && (filter.status() < 400 || filter.status() > 599)) {
-            throw new IllegalArgumentException(property + ".status: `" + filter.status() + "` is outside 400..=599");
+        String mistake = answer(filter).mistake("content-type");
+        if (mistake != null) {
+            throw new IllegalArgumentException(property + "." + mistake);
         }
     }
 }

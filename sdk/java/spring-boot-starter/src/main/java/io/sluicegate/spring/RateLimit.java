@@ -46,6 +46,15 @@ public @interface RateLimit {
      */
     String fallback() default "";
 
+    /** {@return the status of the answer of a web application to a call over the limit, 400 to 599; 0: 429} The response of a policy comes first. */
+    int status() default 0;
+
+    /** {@return the body of that answer; empty: a problem (RFC 9457)} */
+    String body() default "";
+
+    /** {@return the type of that body} */
+    String contentType() default "text/plain;charset=UTF-8";
+
     /** Several on one method. */
     @Documented
     @Retention(RetentionPolicy.RUNTIME)

@@ -10,7 +10,7 @@ import org.springframework.http.ResponseEntity;
 import org.springframework.web.bind.annotation.ExceptionHandler;
 import org.springframework.web.bind.annotation.RestControllerAdvice;
 
-/** Answers a refusal with the response of its policy, or with 429 or 503, header fields and a problem. */
+/** Answers a refusal with the response of its policy or that of its {@link RateLimit}, or with 429 or 503, header fields and a problem. */
 @RestControllerAdvice
 public class RateLimitAdvice {
     /** Made by Spring. */
@@ -26,7 +26,7 @@ public class RateLimitAdvice {
      */
     @ExceptionHandler
     public ResponseEntity<byte[]> refused(RateLimitExceededException refusal) {
-        return answer(HttpAnswer.of(refusal.decision()));
+        return answer(refusal.answer());
     }
 
     /**

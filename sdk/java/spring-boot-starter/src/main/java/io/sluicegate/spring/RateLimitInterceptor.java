@@ -53,14 +53,15 @@ final class RateLimitInterceptor implements MethodInterceptor {
         this.resolver = new BeanFactoryResolver(beans);
     }
 
-    private record Limit(String policy, Expression key, Expression cost, Expression unless, String fallback, boolean shared) {
+    /** One annotation, parsed. */
+    record Limit(String policy, Expression key, Expression cost, Expression unless, String fallback, boolean shared, OwnAnswer answer) {
         List<Expression> expressions() {
             return Stream.of(key, cost, unless).filter(Objects::nonNull).toList();
         }
     }
 
     /** The check of one annotation before a call. */
-    record PermitCheck(Limiter limiter, String key, long cost, String fallback) {}
+    record PermitCheck(Limiter limiter, String key, long cost, Limit limit) {}
 
     /** A limiter refused a call of one annotation. */
     record Refusal(PermitCheck check, Decision decision) {}
@@ -100,11 +101,11 @@ final class RateLimitInterceptor implements MethodInterceptor {
             Long cost = limit.cost.getValue(context, Long.class);
             Limiter limiter = observers.length == 0 ? gate.policy(limit.policy) : gate.policy(limit.policy).observedBy(observers);
             if (limit.key == null) {
-                return new PermitCheck(limiter.shared(), "", cost == null ? 0 : cost, limit.fallback);
+                return new PermitCheck(limiter.shared(), "", cost == null ? 0 : cost, limit);
             }
             Object key = limit.key.getValue(context);
             // A key that is missing is empty, which the limiter refuses.
-            return new PermitCheck(limit.shared ? limiter.shared() : limiter, key == null ? "" : key.toString(), cost == null ? 0 : cost, limit.fallback);
+            return new PermitCheck(limit.shared ? limiter.shared() : limiter, key == null ? "" : key.toString(), cost == null ? 0 : cost, limit);
         }).toList();
     }
 
@@ -116,8 +117,12 @@ final class RateLimitInterceptor implements MethodInterceptor {
         return AnnotatedElementUtils.findMergedRepeatableAnnotations(method, RateLimit.class, RateLimit.All.class).stream()
             .map(limit -> new Limit(limit.policy(), limit.key().isEmpty() ? null : parsed(limit.key(), method),
                 parsed(limit.cost(), method), limit.unless().isEmpty() ? null : parsed(limit.unless(), method),
-                limit.fallback(), limit.shared()))
+                limit.fallback(), limit.shared(), answer(limit)))
             .toList();
+    }
+
+    private static OwnAnswer answer(RateLimit limit) {
+        return new OwnAnswer(limit.status() == 0 ? null : limit.status(), limit.body().isEmpty() ? null : limit.body(), limit.contentType());
     }
 
     private static Expression parsed(String text, Method method) {
@@ -144,6 +149,10 @@ final class RateLimitInterceptor implements MethodInterceptor {
                     throw new IllegalStateException("@RateLimit: `" + expression.getExpressionString() + "` at " + method
                         + ": there is no bean `" + unknown + "`");
                 }
+            }
+            String mistake = limit.answer.mistake("contentType");
+            if (mistake != null) {
+                throw new IllegalStateException("@RateLimit at " + method + ": " + mistake);
             }
             if (!limit.fallback.isEmpty() && fallback(bean, method, limit.fallback).isEmpty()) {
                 throw noFallback(limit.fallback, method);
@@ -224,13 +233,14 @@ final class RateLimitInterceptor implements MethodInterceptor {
     }
 
     private static Object refused(MethodInvocation call, Method method, Refusal refused) {
-        PermitCheck check = refused.check;
-        RateLimitExceededException refusal = new RateLimitExceededException(refused.decision);
-        if (check.fallback.isEmpty()) {
+        Limit limit = refused.check.limit;
+        RateLimitExceededException refusal = limit.answer.isOwn()
+            ? new RateLimitExceededException(refused.decision, limit.answer.to(refused.decision)) : new RateLimitExceededException(refused.decision);
+        if (limit.fallback.isEmpty()) {
             throw refusal;
         }
         Object bean = call.getThis();
-        Fallback fallback = fallback(bean.getClass(), method, check.fallback).orElseThrow(() -> noFallback(check.fallback, method));
+        Fallback fallback = fallback(bean.getClass(), method, limit.fallback).orElseThrow(() -> noFallback(limit.fallback, method));
         Object[] arguments = call.getArguments();
         if (fallback.takesRefusal) {
             arguments = Arrays.copyOf(arguments, arguments.length + 1);

@@ -136,6 +136,28 @@ abstract class FiltersContract extends MiddlewareContract {
     }
 
     @Test
+    void a_method_may_answer_in_its_own_way() throws Exception {
+        assertEquals("answered", get("/answered").body());
+        HttpResponse<String> refused = get("/answered");
+        assertEquals("420 slow down", refused.statusCode() + " " + refused.body());
+        assertTrue(field(refused, "Content-Type").startsWith("text/plain"), field(refused, "Content-Type"));
+        assertEquals("3960", field(refused, "Retry-After"));
+        assertEquals("forbidden", get("/forbidden").body());
+        HttpResponse<String> problem = get("/forbidden");
+        assertEquals(403, problem.statusCode());
+        assertEquals("application/problem+json", field(problem, "Content-Type"));
+        assertTrue(problem.body().contains("\"status\":403,\"detail\":\"retry in 3960 s\""), problem.body());
+    }
+
+    @Test
+    void an_own_answer_is_not_that_of_an_outage_or_of_the_policy() throws Exception {
+        assertEquals(503, get("/nobody").statusCode());
+        assertEquals("passed", get("/of-the-policy").body());
+        HttpResponse<String> later = get("/of-the-policy");
+        assertEquals("203 later", later.statusCode() + " " + later.body());
+    }
+
+    @Test
     void another_field_of_trusted_proxies_may_have_the_address() throws Exception {
         assertEquals(200, get("/real", "X-Real-IP", "198.18.9.1").statusCode());
         assertEquals(429, get("/real", "X-Real-IP", "198.18.9.1:80", "X-Forwarded-For", "9.9.9.9").statusCode());

@@ -79,6 +79,30 @@ class ServletFiltersTest extends FiltersContract {
         String limited() {
             return "limited";
         }
+
+        @GetMapping("/answered")
+        @RateLimit(policy = "tenant", key = "'answered'", status = 420, body = "slow down")
+        String answered() {
+            return "answered";
+        }
+
+        @GetMapping("/forbidden")
+        @RateLimit(policy = "tenant", key = "'forbidden'", status = 403)
+        String forbidden() {
+            return "forbidden";
+        }
+
+        @GetMapping("/of-the-policy")
+        @RateLimit(policy = "degrade", key = "'own'", status = 420, body = "slow down")
+        String ofThePolicy() {
+            return "passed";
+        }
+
+        @GetMapping("/nobody")
+        @RateLimit(policy = "deny", key = "'own'", status = 420, body = "slow down")
+        String nobody() {
+            throw new AssertionError("nobody let it pass");
+        }
     }
 
     @Configuration(proxyBeanMethods = false)

@@ -355,6 +355,8 @@ class StarterTest {
             List.of("/**"), "address", List.of(), "X-Real-IP", false, null, null, null, "text/plain"));
         refusedFilter("sluicegate.filters[0].status: `200` is outside 400..=599", new SluicegateProperties.Filter("orders", List.of("/**"), "address",
             List.of(), null, false, null, 200, null, "text/plain"));
+        refusedFilter("sluicegate.filters[0].content-type: `text` is not a type of content", new SluicegateProperties.Filter("orders", List.of("/**"), "address",
+            List.of(), null, false, null, null, "slow down", "text"));
     }
 
     @Test
@@ -541,6 +543,29 @@ class StarterTest {
         void busy(String user) {
             // It is not called.
         }
+    }
+
+    static class WrongStatus {
+        @RateLimit(policy = "orders", status = 200)
+        public void create(User user) {
+            // The status is one of success.
+        }
+    }
+
+    static class WrongType {
+        @RateLimit(policy = "all")
+        @RateLimit(policy = "orders", body = "slow down", contentType = "text")
+        public void create(User user) {
+            // The type has no second part.
+        }
+    }
+
+    @Test
+    void an_annotation_with_an_answer_that_is_none_is_refused_by_its_method() {
+        refusedAtTheStart(WrongStatus.class, "@RateLimit at public void " + WrongStatus.class.getName() + ".create(" + User.class.getName()
+            + "): status: `200` is outside 400..=599");
+        refusedAtTheStart(WrongType.class, "@RateLimit at public void " + WrongType.class.getName() + ".create(" + User.class.getName()
+            + "): contentType: `text` is not a type of content; expected one such as `text/plain`");
     }
 
     @Test

@@ -70,6 +70,30 @@ class WebFluxFiltersTest extends FiltersContract {
         Mono<String> limited() {
             return Mono.just("limited");
         }
+
+        @GetMapping("/answered")
+        @RateLimit(policy = "tenant", key = "'answered'", status = 420, body = "slow down")
+        Mono<String> answered() {
+            return Mono.just("answered");
+        }
+
+        @GetMapping("/forbidden")
+        @RateLimit(policy = "tenant", key = "'forbidden'", status = 403)
+        Mono<String> forbidden() {
+            return Mono.just("forbidden");
+        }
+
+        @GetMapping("/of-the-policy")
+        @RateLimit(policy = "degrade", key = "'own'", status = 420, body = "slow down")
+        Mono<String> ofThePolicy() {
+            return Mono.just("passed");
+        }
+
+        @GetMapping("/nobody")
+        @RateLimit(policy = "deny", key = "'own'", status = 420, body = "slow down")
+        Mono<String> nobody() {
+            throw new AssertionError("nobody let it pass");
+        }
     }
 
     @Configuration(proxyBeanMethods = false)
