@@ -15,9 +15,6 @@ import (
 // keyMax is the longest key in bytes.
 const keyMax = 1024
 
-// forwardedMax is how many addresses of X-Forwarded-For are looked at: no request passes more proxies.
-const forwardedMax = 32
-
 // KeyOf returns the key for a text: itself, or `sha256:` and its SHA-256 in hexadecimal digits if it is longer than 1,024
 // bytes.
 func KeyOf(text string) string {
@@ -42,9 +39,6 @@ func JoinKey(values ...string) string {
 	return KeyOf(strings.Join(escaped, "|"))
 }
 
-// forwardedFor is the field in which proxies name the client, unless [ProxyHeader] names another.
-const forwardedFor = "X-Forwarded-For"
-
 // RemoteIP returns the client's address as a key: IPv4 (also inside IPv6) as four numbers, other IPv6 as its first 64 bits
 // and `/64`; "" if the request has none. X-Forwarded-For is accepted from trusted addresses only: the client is the last
 // address in it that is not trusted. An address may have a port and brackets there, which are no part of the key. If one
@@ -62,28 +56,15 @@ func remoteIP(r *http.Request, field string, trusted []netip.Prefix) string {
 	if err != nil {
 		return ""
 	}
-	list := strings.Join(r.Header.Values(field), ",")
-	for looked := 0; list != "" && looked < forwardedMax && isTrusted(client, trusted); looked++ {
-		last := strings.LastIndexByte(list, ',')
-		next, err := forwardedAddress(strings.TrimSpace(list[last+1:]))
-		if err != nil {
+	hops := hopsOf(field, r.Header.Values(field))
+	for isTrusted(client, trusted) {
+		next, ok := hops.next()
+		if !ok {
 			break
 		}
-		client, list = next, list[:max(last, 0)]
+		client = next
 	}
 	return AddressKey(client)
-}
-
-// forwardedAddress reads an address as proxies write it: `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]` or
-// `[2001:db8::1]:4711`.
-func forwardedAddress(text string) (netip.Addr, error) {
-	if withPort, err := netip.ParseAddrPort(text); err == nil {
-		return withPort.Addr(), nil
-	}
-	if inside, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inside, "]") && strings.Contains(inside, ":") {
-		text = strings.TrimSuffix(inside, "]")
-	}
-	return netip.ParseAddr(text)
 }
 
 func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {

@@ -60,7 +60,8 @@ func TrustedProxies(prefixes ...string) Option {
 }
 
 // ProxyHeader names the header field in which trusted proxies say for whom they ask: `X-Real-IP` or `CF-Connecting-IP`, for
-// example. Default: X-Forwarded-For. It is read like that one, and from [TrustedProxies] only: set both.
+// example. Default: X-Forwarded-For. It is read like that one, and from [TrustedProxies] only: set both. Of `Forwarded` (RFC 7239)
+// the parameter `for` of each element is read; a client that is hidden there (`_name`, `unknown`) counts as the proxy that wrote it.
 func ProxyHeader(name string) Option { return func(g *guard) { g.proxy = name } }
 
 // Headers chooses the header fields of answers. Default: RateLimitHeaders.

@@ -40,6 +40,7 @@ use Sluicegate\Testing\Script;
 use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\HttpServer;
+use Sluicegate\Tests\Support\Vectors;
 
 final class HttpTest extends TestCase
 {
@@ -221,6 +222,34 @@ final class HttpTest extends TestCase
             self::assertSame('198.51.100.1|/', $both->of($facts('10.1.2.3'), $this->limiter()));
         }
         self::assertInvalid('`X Real`', static fn (): Key => Key::remoteIp(header: 'X Real'));
+    }
+
+    /** @return iterable<string, array{list<string>, array<mixed>}> */
+    public static function clientAddresses(): iterable
+    {
+        $text = (string) file_get_contents(Vectors::DIR . '/client-addresses.json');
+        $table = json_decode($text, true, 64, JSON_THROW_ON_ERROR);
+        foreach ($table['cases'] as $case) {
+            yield "$case[field]: $case[name]" => [$table['trusted'], $case];
+        }
+    }
+
+    /**
+     * The table is the same for all SDKs.
+     *
+     * @dataProvider clientAddresses
+     * @param list<string> $trusted
+     * @param array<mixed> $case
+     */
+    public function testTheClientIsTheOneThatTrustedProxiesName(array $trusted, array $case): void
+    {
+        $lines = $case['lines'];
+        if (isset($case['filler'])) {
+            $lines[0] .= str_repeat($case['filler']['text'], $case['filler']['times']);
+        }
+        $headers = $lines === [] ? [] : [strtolower($case['field']) => $lines];
+        $facts = new RequestFacts($case['peer'], 'GET', '/', $headers);
+        self::assertSame($case['key'], Key::remoteIp($trusted, $case['field'])->of($facts, $this->limiter()));
     }
 
     public function testManyHeaderFieldsAndAddressesAreReadInTime(): void

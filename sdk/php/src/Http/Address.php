@@ -11,9 +11,6 @@ namespace Sluicegate\Http;
  */
 final class Address
 {
-    /** The most entries of `X-Forwarded-For` that are read; a longer list is not a chain of proxies. */
-    private const HOPS_MAX = 32;
-
     private const PORT_MAX = 65535;
 
     private function __construct()
@@ -30,9 +27,8 @@ final class Address
     public static function ofClient(RequestFacts $request, array $trusted, string $header = 'x-forwarded-for'): string
     {
         $address = self::plain($request->peer);
-        $hops = explode(',', implode(',', $request->headers[$header] ?? []));
-        foreach (array_slice(array_reverse($hops), 0, self::HOPS_MAX) as $hop) {
-            $hop = self::plain(trim($hop));
+        foreach (Forwarded::hops($header, $request->headers[$header] ?? []) as $hop) {
+            $hop = self::plain($hop);
             if (!self::isIn($address, $trusted) || @inet_pton($hop) === false) {
                 break;
             }

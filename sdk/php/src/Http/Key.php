@@ -50,7 +50,8 @@ final class Key
      *
      * @param list<string> $trusted networks of proxies whose `$header` is used, such as `10.0.0.0/8` or `fd00::1`
      * @param string $header the field in which they write the client's address, such as `X-Real-IP` or
-     *   `CF-Connecting-IP`; it is read from them only
+     *   `CF-Connecting-IP`; it is read from them only. Of `Forwarded` (RFC 7239) the parameter `for` of each element is
+     *   read; a client that is hidden there (`_name`, `unknown`) counts as the proxy that wrote it
      * @param bool $shared whether requests without a key share one budget in place of a 400; so with all functions
      * @throws InvalidArgumentException if one is not a network, or the name not that of a field; so do all functions
      *   that take them

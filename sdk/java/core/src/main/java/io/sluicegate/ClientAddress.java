@@ -15,6 +15,10 @@ public final class ClientAddress {
     /** The field that proxies add the address of their client to. */
     public static final String FORWARDED_FOR = "X-Forwarded-For";
 
+    /** The field of RFC 7239, whose elements have parameters. */
+    private static final String FORWARDED = "Forwarded";
+    private static final int PORT_MAX = 65535;
+
     private final List<Network> trusted;
     private final String header;
 
@@ -62,7 +66,8 @@ public final class ClientAddress {
 
     /**
      * Reads another field than {@code X-Forwarded-For}, such as {@code X-Real-IP} or {@code CF-Connecting-IP}. It is believed from the
-     * same proxies only, all of which have to set it, and to replace what a client sends.
+     * same proxies only, all of which have to set it, and to replace what a client sends. Of {@code Forwarded} (RFC 7239) the parameter {@code for}
+     * of each element is read; proxies add to it, and a client that is hidden there ({@code _name}, {@code unknown}) counts as the proxy that wrote it.
      *
      * @param name the name of the field
      * @return a finder that reads it
@@ -91,9 +96,10 @@ public final class ClientAddress {
         if (address == null) {
             return peer;
         }
-        String[] hops = forwardedFor == null ? new String[0] : forwardedFor.split(",");
-        for (int place = hops.length - 1; place >= 0 && isTrusted(address); place--) {
-            byte[] hop = parse(withoutPort(hops[place].trim()));
+        ForwardedHops hops = new ForwardedHops(forwardedFor, header.equalsIgnoreCase(FORWARDED));
+        while (isTrusted(address)) {
+            String text = hops.next();
+            byte[] hop = text == null ? null : parseHop(text);
             if (hop == null) {
                 break;
             }
@@ -106,11 +112,23 @@ public final class ClientAddress {
         return trusted.stream().anyMatch(network -> network.contains(address));
     }
 
-    /** {@return an address of a proxy without the port that some add: of IPv6 it is behind brackets, as else it would be a part of the address} */
-    private static String withoutPort(String text) {
+    /**
+     * {@return an address as proxies write it, null for anything else} A port does not count: of IPv6 it is behind brackets, as else it would be
+     * a part of the address. An address with a zone is none: it means something on one machine only.
+     */
+    private static byte[] parseHop(String text) {
         int colon = text.lastIndexOf(':');
-        boolean hasPort = colon > 0 && (text.indexOf(':') == colon || text.charAt(colon - 1) == ']') && text.substring(colon + 1).matches("[0-9]{1,5}");
-        return hasPort ? text.substring(0, colon) : text;
+        boolean hasPort = colon > 0 && (text.indexOf(':') == colon || text.charAt(colon - 1) == ']');
+        if (hasPort && !isPort(text.substring(colon + 1))) {
+            return null;
+        }
+        String host = hasPort ? text.substring(0, colon) : text;
+        boolean isV4InBrackets = host.startsWith("[") && host.indexOf(':') < 0;
+        return isV4InBrackets || host.indexOf('%') >= 0 ? null : parse(host);
+    }
+
+    private static boolean isPort(String text) {
+        return text.matches("0*[0-9]{1,5}") && Integer.parseInt(text) <= PORT_MAX;
     }
 
     // No name is looked up: a text that is not an address is none.

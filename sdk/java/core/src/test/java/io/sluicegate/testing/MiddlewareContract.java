@@ -191,6 +191,12 @@ public abstract class MiddlewareContract {
     }
 
     @Test
+    void a_list_of_addresses_that_ends_with_a_comma_names_none() throws Exception {
+        get("/behind", "X-Forwarded-For", "198.18.1.3,");
+        assertEquals(429, get("/behind", "X-Forwarded-For", "198.18.1.4,").statusCode());
+    }
+
+    @Test
     void two_hundred_fields_change_no_budget() throws Exception {
         String[] many = new String[402];
         for (int place = 0; place < 200; place++) {

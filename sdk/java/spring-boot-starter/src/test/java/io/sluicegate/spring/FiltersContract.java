@@ -39,7 +39,7 @@ abstract class FiltersContract extends MiddlewareContract {
         // What only an application has, each under its own path, by the policy `tenant`.
         List<String> more = List.of("paths=/principal,key=principal", "paths=/bean,key=@tenants.of(#request)", "paths=/unless,key=header:X-Tenant,unless=" + admin(),
             "paths=/own,key=header:X-Tenant,status=420,body=slow down", "paths=/real,key=address,trusted-proxies=127.0.0.0/8,address-header=X-Real-IP",
-            "paths=/all,key=header:X-None,shared=true");
+            "paths=/forwarded,key=address,trusted-proxies=127.0.0.0/8,address-header=Forwarded", "paths=/all,key=header:X-None,shared=true");
         for (int place = 0; place < more.size(); place++) {
             String filter = "sluicegate.filters[" + (guards.size() + place) + "].";
             properties.add(filter + "policy=tenant");
@@ -162,6 +162,13 @@ abstract class FiltersContract extends MiddlewareContract {
         assertEquals(200, get("/real", "X-Real-IP", "198.18.9.1").statusCode());
         assertEquals(429, get("/real", "X-Real-IP", "198.18.9.1:80", "X-Forwarded-For", "9.9.9.9").statusCode());
         assertEquals(200, get("/real", "X-Real-IP", "198.18.9.2").statusCode());
+    }
+
+    @Test
+    void elements_of_rfc_7239_may_have_the_address() throws Exception {
+        assertEquals(200, get("/forwarded", "Forwarded", "for=198.18.9.3;host=\"a, for=198.18.9.4\"").statusCode());
+        assertEquals(429, get("/forwarded", "Forwarded", "for=198.18.9.5", "Forwarded", "For=\"198.18.9.3:80\", for=127.0.0.2").statusCode());
+        assertEquals(200, get("/forwarded", "Forwarded", "for=198.18.9.4", "X-Forwarded-For", "198.18.9.3").statusCode());
     }
 
     @Test
