@@ -26,6 +26,7 @@ func TestDecisionsAreCountedByPolicyResultAndMode(t *testing.T) {
 		}
 	}
 	_, _ = gate.Policy("none").Allow(ctx, "k")
+	_, _ = gate.Policy("orders").Allow(ctx, "")
 	var data metricdata.ResourceMetrics
 	if err := reader.Collect(ctx, &data); err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func TestDecisionsAreCountedByPolicyResultAndMode(t *testing.T) {
 	for _, m := range data.ScopeMetrics[0].Metrics {
 		if m.Name == "sluicegate.duration" {
 			points := m.Data.(metricdata.Histogram[float64]).DataPoints
-			if m.Unit != "s" || len(points) != 4 || points[0].Bounds[0] > 0.001 {
+			if m.Unit != "s" || len(points) != 5 || points[0].Bounds[0] > 0.001 {
 				t.Errorf("%s, %+v", m.Unit, points)
 			}
 		}
@@ -54,7 +55,7 @@ func TestDecisionsAreCountedByPolicyResultAndMode(t *testing.T) {
 			counted[result.AsString()+" "+mode.AsString()+kind.AsString()] = point.Value
 		}
 	}
-	for what, n := range map[string]int64{"allowed store": 1, "refused store": 1, "refused remembered": 1, "error unknown_policy": 1} {
+	for what, n := range map[string]int64{"allowed store": 1, "refused store": 1, "refused remembered": 1, "error unknown_policy": 1, "error key_empty": 1} {
 		if counted[what] != n {
 			t.Errorf("%s: %d of %v", what, counted[what], counted)
 		}

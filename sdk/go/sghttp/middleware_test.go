@@ -1,6 +1,7 @@
 package sghttp_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -203,7 +204,13 @@ func TestTheFieldOfAProxyIsBelievedFromTrustedProxiesOnly(t *testing.T) {
 }
 
 func TestARequestWithoutItsKeyIsRefusedAndChargesNothing(t *testing.T) {
-	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerHour(1)))
+	var observed []string
+	gate := sgtest.NewGate(t, sluicegate.Rules("orders", sluicegate.PerHour(1)), sluicegate.Observer(func(_ context.Context, o sluicegate.Observation) {
+		var err *sluicegate.Error
+		if errors.As(o.Err, &err) {
+			observed = append(observed, o.Policy+" "+o.Verb+" "+err.Name)
+		}
+	}))
 	orders := gate.Policy("orders")
 	for name, option := range map[string]sghttp.Option{
 		"no field": sghttp.Header("X-Tenant"), "no user": sghttp.Key(func(*http.Request) string { return "" }),
@@ -216,6 +223,9 @@ func TestARequestWithoutItsKeyIsRefusedAndChargesNothing(t *testing.T) {
 				t.Errorf("%s: %d %s", name, r.StatusCode, body)
 			}
 		}
+	}
+	if len(observed) != 6 || observed[0] != "orders check key_empty" {
+		t.Error(observed)
 	}
 	var seen error
 	own := sghttp.OnError(func(w http.ResponseWriter, _ *http.Request, err error) { seen = err; w.WriteHeader(418) })

@@ -118,16 +118,21 @@ final class Limiter
     /** @throws SluicegateException */
     private function decide(Verb $verb, ?string $key, int $cost, ?int $maxWaitUs = null, ?string $id = null): Decision
     {
+        if ($this->observer === null) {
+            return $this->decided($verb, $key, $cost, $maxWaitUs, $id);
+        }
+        return $this->observer->watch($this->name, $verb->text(), fn (): Decision =>
+            $this->decided($verb, $key, $cost, $maxWaitUs, $id));
+    }
+
+    private function decided(Verb $verb, ?string $key, int $cost, ?int $maxWaitUs, ?string $id): Decision
+    {
         Ranges::key($key);
         Ranges::cost($cost);
         if ($id !== null) {
             Ranges::id($id);
         }
         $request = new KernelRequest($verb, $cost, $maxWaitUs, $id ?? '');
-        if ($this->observer === null) {
-            return $this->decider->decide($this->name, $this->limit, $key ?? '', $request);
-        }
-        return $this->observer->watch($this->name, $verb->text(), fn (): Decision =>
-            $this->decider->decide($this->name, $this->limit, $key ?? '', $request));
+        return $this->decider->decide($this->name, $this->limit, $key ?? '', $request);
     }
 }

@@ -8,6 +8,9 @@ use PHPUnit\Framework\TestCase;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
+use Sluicegate\Http\BadRequest;
+use Sluicegate\Http\Key;
+use Sluicegate\Http\RequestFacts;
 use Sluicegate\Limit;
 use Sluicegate\Observation;
 use Sluicegate\Remote\HttpGate;
@@ -59,6 +62,32 @@ final class EventsTest extends TestCase
             static fn (Observation $of): array => [$of->policy, $of->verb, $of->decision],
             $observations,
         )));
+    }
+
+    public function testAnObserverHearsOfRequestsThatAreOutOfRange(): void
+    {
+        $names = [];
+        // Nobody is asked.
+        $mail = Gates::remote('http://127.0.0.1:1', observer: static function (Observation $of) use (&$names): void {
+            $names[] = $of->errorName();
+        })->policy('mail');
+        $calls = [
+            static fn () => $mail->check(''), static fn () => $mail->check('k', 0),
+            static fn () => $mail->release('k', ''), static fn () => Key::by(static fn () => null)->of(
+                new RequestFacts('192.0.2.1', 'GET', '/', []),
+                $mail,
+            ),
+            static fn () => Key::header('X-Tenant')->of(new RequestFacts('192.0.2.1', 'GET', '/', []), $mail),
+        ];
+        foreach ($calls as $call) {
+            try {
+                $call();
+                self::fail('no error');
+            } catch (InvalidRequest | BadRequest) {
+                // The observer has its name.
+            }
+        }
+        self::assertSame(['key_empty', 'cost_range', 'id_length', 'key_empty', 'key_empty'], $names);
     }
 
     public function testAnObserverThatFailsChangesNoDecision(): void

@@ -19,6 +19,7 @@ use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Gate;
 use Sluicegate\Http\Key;
 use Sluicegate\Http\RateLimitMiddleware;
+use Sluicegate\Observation;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Fixture;
@@ -150,6 +151,21 @@ final class MiddlewareTest extends TestCase
         $middleware = new RateLimitMiddleware($orders, Key::shared(), $factory, passUnavailable: true);
         $handler = $this->createStub(RequestHandlerInterface::class);
         self::assertSame(503, $middleware->process(new ServerRequest('GET', '/'), $handler)->getStatusCode());
+    }
+
+    /**
+     * @dataProvider frameworks
+     * @param callable(Gate, string, string, array<string, string>): Answer $get
+     */
+    public function testAnObserverHearsOfARequestWithoutItsKey(callable $get): void
+    {
+        $observed = [];
+        // Nobody is asked.
+        $gate = Gates::remote('http://127.0.0.1:1', observer: static function (Observation $of) use (&$observed): void {
+            $observed[] = [$of->policy, $of->verb, $of->result(), $of->errorName(), $of->mode()];
+        });
+        self::assertSame(400, $get($gate, 'plain', '', [])['status']);
+        self::assertSame([['plain', 'check', 'error', 'key_empty', '']], $observed);
     }
 
     /**

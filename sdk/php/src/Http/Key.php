@@ -7,6 +7,7 @@ namespace Sluicegate\Http;
 use Closure;
 use InvalidArgumentException;
 use LogicException;
+use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Limiter;
 
 /**
@@ -151,17 +152,32 @@ final class Key
         if ($this->by !== null) {
             $key = ($this->by)($request);
             if ($key === null) {
-                return $this->shared ? null : throw new BadRequest('key: the request has none');
+                return $this->shared ? null : throw self::missing($limiter, 'key: the request has none');
             }
-            return self::joined([(string) $key]) ?? throw new BadRequest('key: is empty');
+            return self::joined([(string) $key]) ?? throw self::missing($limiter, 'key: is empty');
         }
         $attributes = $this->attributes ?? $limiter->keyAttributes()
             ?? throw new LogicException("the key of `$limiter->name` is not known; expected a policy in direct mode");
         $values = array_map(fn (string $attribute): string => $this->value($attribute, $facts), $attributes);
         if (!$this->shared && $attributes !== []) {
-            self::checkPresent($attributes, $values);
+            self::checkPresent($attributes, $values, $limiter);
         }
         return self::joined($values);
+    }
+
+    /**
+     * Returns the exception of a request without its key, once the observer of the limiter has seen it as `key_empty`.
+     *
+     * @internal
+     */
+    public static function missing(Limiter $limiter, string $problem): BadRequest
+    {
+        try {
+            $limiter->check('');
+        } catch (InvalidRequest) {
+            // An empty key has no decision, and charges nothing.
+        }
+        return new BadRequest($problem);
     }
 
     /**
@@ -170,15 +186,15 @@ final class Key
      * @param list<string> $attributes
      * @param list<string> $values
      */
-    private static function checkPresent(array $attributes, array $values): void
+    private static function checkPresent(array $attributes, array $values, Limiter $limiter): void
     {
         foreach ($attributes as $place => $attribute) {
             if ($values[$place] === '' && ($attribute === 'remote_ip' || str_starts_with($attribute, 'header:'))) {
-                throw new BadRequest("$attribute: the request has none");
+                throw self::missing($limiter, "$attribute: the request has none");
             }
         }
         if (implode('', $values) === '') {
-            throw new BadRequest('key: the request has none');
+            throw self::missing($limiter, 'key: the request has none');
         }
     }
 

@@ -16,6 +16,7 @@ use Sluicegate\Http\BadRequest;
 use Sluicegate\Http\Headers;
 use Sluicegate\Http\Key;
 use Sluicegate\Http\Refusal;
+use Sluicegate\Limiter;
 
 /**
  * The middleware `sluicegate:POLICY,BY`: `by` is `user` (for guests, the address), `ip`, or `all`. A request without
@@ -42,7 +43,8 @@ final class RateLimit
             throw new InvalidArgumentException("sluicegate: `$without` is not `shared`");
         }
         try {
-            $decision = $this->gate->policy($policy)->check(self::key($request, $by, $without === 'shared'));
+            $limiter = $this->gate->policy($policy);
+            $decision = $limiter->check(self::key($request, $limiter, $by, $without === 'shared'));
         } catch (BadRequest | StoreUnavailable | ServerProblem $e) {
             throw self::exception(Refusal::undecided($e));
         }
@@ -59,14 +61,16 @@ final class RateLimit
      * @param \Illuminate\Http\Request $request
      * @throws BadRequest if the request has no key
      */
-    private static function key($request, string $by, bool $shared): ?string
+    private static function key($request, Limiter $limiter, string $by, bool $shared): ?string
     {
         $user = $by === 'user' ? $request->user() : null;
         if ($by === 'all' || $user !== null) {
             return $user === null ? null : 'user:' . $user->getAuthIdentifier();
         }
         $address = Key::joined([Address::asKey((string) $request->ip())]);
-        return $address !== null || $shared ? $address : throw new BadRequest('remote_ip: the request has none');
+        return $address !== null || $shared
+            ? $address
+            : throw Key::missing($limiter, 'remote_ip: the request has none');
     }
 
     /** @internal */

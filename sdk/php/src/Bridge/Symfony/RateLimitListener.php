@@ -102,7 +102,9 @@ final class RateLimitListener implements EventSubscriberInterface
             return Key::attributes([$key], shared: $shared)->of(RequestFacts::ofSymfony($request), $limiter);
         }
         $address = Key::joined([Address::asKey((string) $request->getClientIp())]);
-        return $address !== null || $shared ? $address : throw new BadRequest('remote_ip: the request has none');
+        return $address !== null || $shared
+            ? $address
+            : throw Key::missing($limiter, 'remote_ip: the request has none');
     }
 
     private static function response(Refusal $refusal): Response

@@ -82,7 +82,14 @@ public final class Limiter {
 
     private Call call(Verb verb, String key, long cost, long maxWaitUs, String id) {
         Objects.requireNonNull(key, "key: is null; the budget that all share has the key \"\" of `limiter.shared()`");
-        return new Call(policy, shared && key.isEmpty() ? null : Checks.key(key), verb, Checks.cost(cost), maxWaitUs, id);
+        try {
+            return new Call(policy, shared && key.isEmpty() ? null : Checks.key(key), verb, Checks.cost(cost), maxWaitUs,
+                verb.namesPermit() ? Checks.id(id) : null);
+        } catch (SluicegateException e) {
+            // A request without its key has no decision either, and is counted with the others.
+            observe(verb, null, e, observers.isEmpty() ? 0 : System.nanoTime());
+            throw e;
+        }
     }
 
     private Call call(Verb verb, String key, long cost) {
@@ -90,7 +97,7 @@ public final class Limiter {
     }
 
     private Call call(Verb verb, String key, long cost, String id) {
-        return call(verb, key, cost, Numbers.NO_WAIT_GIVEN, Checks.id(id));
+        return call(verb, key, cost, Numbers.NO_WAIT_GIVEN, id);
     }
 
     private Decision decide(Call call) {
@@ -99,14 +106,14 @@ public final class Limiter {
         try {
             decision = transport.decide(call);
         } catch (SluicegateException e) {
-            observe(call, null, e, began);
+            observe(call.verb(), null, e, began);
             throw e;
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
-            observe(call, null, e, began);
+            observe(call.verb(), null, e, began);
             throw interrupted(e);
         }
-        observe(call, decision, null, began);
+        observe(call.verb(), decision, null, began);
         return decision;
     }
 
@@ -114,10 +121,10 @@ public final class Limiter {
         return ErrorCode.INTERRUPTED.with(Map.of("cause", cause instanceof InterruptedException ? "the thread was interrupted" : "the call was cancelled"));
     }
 
-    private void observe(Call call, Decision decision, Throwable problem, long began) {
+    private void observe(Verb verb, Decision decision, Throwable problem, long began) {
         for (Observer observer : observers) {
             try {
-                observe(observer, call, decision, problem, System.nanoTime() - began);
+                observe(observer, verb, decision, problem, System.nanoTime() - began);
             } catch (RuntimeException e) {
                 // The request is charged already: its caller needs the decision.
                 System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING, "an observer of policy `" + policy + "` failed", e);
@@ -125,13 +132,13 @@ public final class Limiter {
         }
     }
 
-    private void observe(Observer observer, Call call, Decision decision, Throwable problem, long nanos) {
+    private void observe(Observer observer, Verb verb, Decision decision, Throwable problem, long nanos) {
         if (problem == null) {
-            observer.decided(call.verb().text(), decision, nanos);
+            observer.decided(verb.text(), decision, nanos);
         } else if (problem instanceof SluicegateException failure) {
-            observer.failed(policy, call.verb().text(), failure, nanos);
+            observer.failed(policy, verb.text(), failure, nanos);
         } else if (problem instanceof InterruptedException || problem instanceof CancellationException) {
-            observer.failed(policy, call.verb().text(), interrupted((Exception) problem), nanos);
+            observer.failed(policy, verb.text(), interrupted((Exception) problem), nanos);
         }
     }
 
@@ -151,7 +158,7 @@ public final class Limiter {
         // Another future: the observers see also what becomes of a call whose future is cancelled. A stage would wrap the exception.
         CompletableFuture<Decision> observed = new CompletableFuture<>();
         decided.whenComplete((decision, problem) -> {
-            observe(call, decision, problem, began);
+            observe(call.verb(), decision, problem, began);
             if (problem == null) {
                 observed.complete(decision);
             } else {

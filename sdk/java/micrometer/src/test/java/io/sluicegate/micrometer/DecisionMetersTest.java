@@ -42,6 +42,10 @@ class DecisionMetersTest {
             assertEquals(1, count("orders", "acquire", "error", "none"));
             assertEquals(1, registry.find(DecisionMeters.NAME).tags("error", "unsupported_verb").timer().count());
             assertEquals(4, registry.find(DecisionMeters.NAME).tags("error", "none").timers().stream().mapToLong(Timer::count).sum());
+            assertThrows(SluicegateException.class, () -> orders.check(""));
+            orders.checkAsync("").handle((decision, problem) -> problem).get(5, TimeUnit.SECONDS);
+            assertEquals(2, count("orders", "check", "error", "none"));
+            assertEquals(2, registry.find(DecisionMeters.NAME).tags("error", "key_empty").timer().count());
             assertTrue(registry.find(DecisionMeters.NAME).timer().totalTime(TimeUnit.NANOSECONDS) > 0);
             memory.limit("mail", Limit.slidingLog(1, Duration.ofDays(1))).observedBy(new DecisionMeters(registry)).check("k");
             assertEquals(1, count("mail", "check", "allowed", "store"));

@@ -69,6 +69,15 @@ abstract class FiltersContract extends MiddlewareContract {
     }
 
     @Test
+    void observers_see_requests_without_their_key() throws Exception {
+        List<String> seen = context.getBean(StarterTest.Notes.class).seen();
+        int before = seen.size();
+        assertEquals(400, get("/tenant").statusCode());
+        assertEquals(400, get("/keyless").statusCode());
+        assertEquals(List.of("KEY_EMPTY", "KEY_EMPTY"), seen.subList(before, seen.size()));
+    }
+
+    @Test
     void a_refused_method_is_answered_with_a_problem() throws Exception {
         HttpResponse<String> passed = get("/limited");
         assertEquals("limited", passed.body());
