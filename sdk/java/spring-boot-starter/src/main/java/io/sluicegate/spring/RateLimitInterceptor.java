@@ -75,7 +75,13 @@ final class RateLimitInterceptor implements MethodInterceptor {
             MethodInvocation later = clone(call);
             return permitted(checks, 0, ResponseFields.ofThread()).thenCompose(refusal -> staged(() -> proceed(later, method, refusal)));
         }
-        if (Publisher.class.isAssignableFrom(returns)) {
+        if (Coroutines.isSuspending(method)) {
+            MethodInvocation later = clone(call);
+            Consumer<Decision> passedHere = ResponseFields.ofThread();
+            return ReactiveCalls.limited(Coroutines.publisherOf(method), passed -> permitted(checks, 0, passedHere.andThen(passed)),
+                refusal -> Coroutines.publisher(proceed(clone(later), method, refusal)));
+        }
+        if (Publisher.class.isAssignableFrom(returns) || Coroutines.isFlow(returns)) {
             // Each subscription is a call of its own.
             MethodInvocation each = clone(call);
             return ReactiveCalls.limited(returns, passed -> permitted(checks, 0, passed), refusal -> proceed(clone(each), method, refusal));
@@ -136,6 +142,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
     /** Finds mistakes in the annotations of a method of a bean, before the first call does. */
     static void refuseMistakes(Method method, Class<?> bean, BeanFactory beans) {
         for (Limit limit : limits(method)) {
+            Coroutines.refuseUnsupported(method);
             Set<String> variables = variables(method);
             for (Expression expression : limit.expressions()) {
                 SpelNode node = ((SpelExpression) expression).getAST();
@@ -164,7 +171,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
     private static Set<String> variables(Method method) {
         Set<String> variables = new HashSet<>(Set.of("#this", "#root"));
         String[] names = NAMES.getParameterNames(method);
-        for (int place = 0; place < method.getParameterCount(); place++) {
+        for (int place = 0; place < Coroutines.written(method, method.getParameterTypes()).length; place++) {
             variables.addAll(List.of("#a" + place, "#p" + place));
             if (names != null) {
                 variables.add("#" + names[place]);
@@ -177,14 +184,23 @@ final class RateLimitInterceptor implements MethodInterceptor {
     record Fallback(Method method, boolean takesRefusal) {}
 
     static Optional<Fallback> fallback(Class<?> bean, Method method, String name) {
-        Class<?>[] types = method.getParameterTypes();
-        Method plain = ReflectionUtils.findMethod(bean, name, types);
-        if (plain != null) {
-            return Optional.of(new Fallback(plain, false));
+        Class<?>[] types = Coroutines.written(method, method.getParameterTypes());
+        Class<?>[] more = with(types, RateLimitExceededException.class);
+        Method found = ReflectionUtils.findMethod(bean, name, types);
+        Method foundMore = ReflectionUtils.findMethod(bean, name, more);
+        if (Coroutines.isSuspending(method)) {
+            // A fallback may suspend, too.
+            Class<?> continuation = method.getParameterTypes()[types.length];
+            found = found == null ? ReflectionUtils.findMethod(bean, name, with(types, continuation)) : found;
+            foundMore = foundMore == null ? ReflectionUtils.findMethod(bean, name, with(more, continuation)) : foundMore;
         }
-        Class<?>[] more = Arrays.copyOf(types, types.length + 1);
-        more[types.length] = RateLimitExceededException.class;
-        return Optional.ofNullable(ReflectionUtils.findMethod(bean, name, more)).map(found -> new Fallback(found, true));
+        return Optional.ofNullable(found != null ? new Fallback(found, false) : foundMore != null ? new Fallback(foundMore, true) : null);
+    }
+
+    private static <T> T[] with(T[] values, T last) {
+        T[] all = Arrays.copyOf(values, values.length + 1);
+        all[values.length] = last;
+        return all;
     }
 
     private static IllegalStateException noFallback(String name, Method method) {
@@ -241,10 +257,12 @@ final class RateLimitInterceptor implements MethodInterceptor {
         }
         Object bean = call.getThis();
         Fallback fallback = fallback(bean.getClass(), method, limit.fallback).orElseThrow(() -> noFallback(limit.fallback, method));
-        Object[] arguments = call.getArguments();
+        Object[] arguments = Coroutines.written(method, call.getArguments());
         if (fallback.takesRefusal) {
-            arguments = Arrays.copyOf(arguments, arguments.length + 1);
-            arguments[arguments.length - 1] = refusal;
+            arguments = with(arguments, refusal);
+        }
+        if (Coroutines.isSuspending(fallback.method)) {
+            return Coroutines.invoke(fallback.method, bean, arguments, call.getArguments());
         }
         ReflectionUtils.makeAccessible(fallback.method);
         return ReflectionUtils.invokeMethod(fallback.method, bean, arguments);

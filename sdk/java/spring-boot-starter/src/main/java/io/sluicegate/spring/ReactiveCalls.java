@@ -30,10 +30,14 @@ final class ReactiveCalls {
         Mono<Optional<RateLimitInterceptor.Refusal>> checked =
             Mono.deferContextual(context -> Mono.fromFuture(() -> permitted.check(ResponseFields.of(context)))).publishOn(Schedulers.parallel());
         if (Mono.class.isAssignableFrom(type)) {
-            return checked.flatMap(refusal -> (Mono<?>) proceed(onward, refusal));
+            return checked.flatMap(refusal -> Mono.from((Publisher<?>) proceed(onward, refusal)));
         }
         ReactiveAdapter adapter = ReactiveAdapterRegistry.getSharedInstance().getAdapter(type);
-        Flux<?> each = checked.flatMapMany(refusal -> (Publisher<?>) proceed(onward, refusal));
+        Flux<?> each = checked.flatMapMany(refusal -> {
+            Object result = proceed(onward, refusal);
+            // What is not a publisher, such as a Flow of Kotlin, has an adapter.
+            return result instanceof Publisher<?> publisher ? publisher : adapter.toPublisher(result);
+        });
         return adapter == null ? each : adapter.fromPublisher(each);
     }
 
