@@ -24,7 +24,7 @@ import org.junit.jupiter.api.Test;
 class RateLimitFilterTest extends MiddlewareContract {
     private final Server server = new Server();
 
-    private static final class Hello extends HttpServlet {
+    static final class Hello extends HttpServlet {
         private static final long serialVersionUID = 1;
 
         @Override

@@ -1,0 +1,22 @@
+package sgecho_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	sgecho "github.com/sluicegate/sluicegate/sdk/go/echo"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
+	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
+)
+
+func TestTheFirstRequestsOfAProcessWithEchoAdmitExactlyTheLimit(t *testing.T) {
+	guardtest.ColdHTTP(t, func(limiter *sluicegate.Limiter, options ...sghttp.Option) http.Handler {
+		router := echo.New()
+		router.Use(sgecho.Middleware(limiter, options...))
+		router.GET("/orders", func(c echo.Context) error { return c.String(http.StatusOK, guardtest.Served) })
+		return router
+	})
+}

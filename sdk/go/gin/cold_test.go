@@ -1,0 +1,23 @@
+package sggin_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	sggin "github.com/sluicegate/sluicegate/sdk/go/gin"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
+	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
+)
+
+func TestTheFirstRequestsOfAProcessWithGinAdmitExactlyTheLimit(t *testing.T) {
+	gin.SetMode(gin.ReleaseMode)
+	guardtest.ColdHTTP(t, func(limiter *sluicegate.Limiter, options ...sghttp.Option) http.Handler {
+		router := gin.New()
+		router.Use(sggin.Middleware(limiter, options...))
+		router.GET("/orders", func(c *gin.Context) { c.String(http.StatusOK, guardtest.Served) })
+		return router
+	})
+}
