@@ -9,7 +9,7 @@ final class ForwardedHops {
     private static final String PUNCTUATION_OF_NAMES = "!#$%&'*+-.^_`|~";
 
     private final String list;
-    /** Whether each address is in an element of RFC 7239. */
+    /** True if each address is in an element of RFC 7239. */
     private final boolean hasElements;
     /** The place behind what was not read yet; -1 if all was. */
     private int end;

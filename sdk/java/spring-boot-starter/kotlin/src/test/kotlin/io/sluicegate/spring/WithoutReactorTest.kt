@@ -4,7 +4,7 @@ import kotlinx.coroutines.flow.Flow
 import org.junit.jupiter.api.Tag
 import org.junit.jupiter.api.Test
 
-/** It runs without `kotlinx-coroutines-reactor`. */
+/** Functions of coroutines without `kotlinx-coroutines-reactor`. */
 @Tag("without-reactor")
 class WithoutReactorTest {
     open class Suspending {
