@@ -16,9 +16,11 @@ import io.sluicegate.Limit;
 import io.sluicegate.Limiter;
 import io.sluicegate.Mode;
 import io.sluicegate.Observer;
+import io.sluicegate.Overflow;
 import io.sluicegate.RateLimitExceededException;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.http.HttpGate;
+import io.sluicegate.internal.Decided;
 import io.sluicegate.micrometer.DecisionMeters;
 import io.sluicegate.test.TestGate;
 import io.sluicegate.testing.Records;
@@ -594,6 +596,14 @@ class StarterTest {
             Exception refused = assertThrows(org.springframework.beans.factory.BeanCreationException.class, context::refresh);
             assertTrue(refused.getMessage().contains(message), refused.getMessage());
         }
+    }
+
+    @Test
+    void a_response_of_a_policy_stays_whatever_its_status() {
+        Decision refused = new Decided(false, 0, 0, 1000, 0, 1_000_000, 0, "llm", "tokens", List.of(), Mode.STORE,
+            new Overflow.Response(429, Map.of(), "later"), 0);
+        assertEquals("later", new OwnAnswer(420, "slow down", "text/plain").to(refused).body());
+        assertEquals(429, new OwnAnswer(420, "slow down", "text/plain").to(refused).status());
     }
 
     @Test
