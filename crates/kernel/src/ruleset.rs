@@ -379,7 +379,8 @@ impl RuleSet {
         }
     }
 
-    pub(crate) fn rewind(&self, states: &mut States, at: &Moment<'_>) {
+    /// Lets states of a later instant go on from this moment: the clock was set back.
+    pub fn rewind(&self, states: &mut States, at: &Moment<'_>) {
         for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate() {
             if let Some(state) = state {
                 named.rule.rewind(state, &at.for_rule(place));

@@ -11,10 +11,14 @@
 //! ```
 //!
 //! The next request of the key takes the debt to the store, and the store charges it before it
-//! decides. A debt that was sent and not answered is sent again under the same id: the store charges
-//! an id once, and repeats its answer. Until then the permits stay in use here. The store does not
-//! remember an id under which it could charge nothing: a request that carried it and is still under way may
-//! charge it later. So the key's debt keeps its id, whatever its amount, until something was charged.
+//! decides. A debt that was sent and not answered is sent again under the same id, without what has
+//! flowed out meanwhile: the store charges an id once, and repeats its answer. Until then the permits stay
+//! in use here. The store does not remember an id under which it could charge nothing: a request that
+//! carried it and is still under way may charge it later. So the key's debt keeps its id, whatever its
+//! amount, until something was charged.
+//!
+//! The store may have no room for a debt, because others have filled its budget. Then `used` is more than the
+//! limit, and the debt flows out after what the store has counted, as it would in one large budget.
 //!
 //! Example: `10/s burst 20`; the store last reported 5 in use and then stopped answering. Of 30 requests
 //! within a millisecond 15 pass; then the store is asked to charge 15 and has 20 in use, as if it had never
@@ -28,11 +32,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluicegate_kernel::limits::{COST_MAX, RULES_MAX};
-use sluicegate_kernel::{
-    Carry, Cost, Micros, Moment, Outcome, RuleSet, States, Unsupported, Verb, Verdict,
-};
-use sluicegate_store::{Charge, Debt, Executed, KeyHash, Permits, StoreRequest};
+use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_store::{Executed, KeyHash, Permits, StoreRequest};
+
+use super::account::{Account, Billed, Debtor};
 
 /// Most accounts: some 400 bytes each, 100 MB in all. A key without an account is refused until the
 /// store answers, since its grants would not be recorded.
@@ -48,7 +51,7 @@ const SWEEP_EVERY: Micros = Micros::SECOND;
 /// The debts of all keys.
 #[derive(Debug, Default)]
 pub(super) struct Debts {
-    accounts: Mutex<KeyDebts>,
+    accounts: Mutex<Accounts>,
     /// Number of accounts: read on every decision, nearly always 0.
     open: AtomicUsize,
     /// Permits that passed without an account, as there was no room for one.
@@ -65,60 +68,12 @@ pub struct Uncharged {
 }
 
 #[derive(Debug)]
-struct KeyDebts {
-    of: HashMap<KeyHash, KeyDebt>,
+struct Accounts {
+    of: HashMap<KeyHash, Account>,
     latest: Micros,
     swept_at: Micros,
     /// The number of the current round of [`Debts::debtors`], from 1 on.
     round: u64,
-}
-
-/// A key with a debt.
-#[derive(Debug)]
-struct KeyDebt {
-    policy: Box<str>,
-    key: Box<[u8]>,
-    rules: Arc<RuleSet>,
-    /// Number of nodes: one permit of this engine counts as this many. The most since it was opened.
-    nodes: u64,
-    stored: States,
-    used: States,
-    bill: Option<Bill>,
-    /// The id of its bills, until the store charges something under it.
-    bill_id: u128,
-    /// The last round in which it had its turn; 0: none.
-    round: u64,
-}
-
-/// The debt that a request carries to the store.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Billed {
-    pub(super) debt: Debt,
-    /// `debt` is all that is owed. A debt that was perhaps charged must be cleared up before more can be
-    /// sent.
-    pub(super) is_all: bool,
-}
-
-/// A debt that is on its way to the store.
-#[derive(Debug)]
-struct Bill {
-    debt: Debt,
-    /// The permits in use when it was made out.
-    used: States,
-    /// Requests that carry it now.
-    carriers: usize,
-    /// More was admitted here since.
-    is_overtaken: bool,
-    /// A request that carried it may have been executed.
-    is_perhaps_paid: bool,
-}
-
-/// A key with a debt, for the task that pays it.
-#[derive(Clone, Debug)]
-pub(super) struct Debtor {
-    pub(super) policy: Box<str>,
-    pub(super) key: Box<[u8]>,
-    pub(super) rules: Arc<RuleSet>,
 }
 
 impl Debts {
@@ -156,7 +111,7 @@ impl Debts {
         }
         let mut accounts = self.lock();
         let at = &accounts.in_turn(at);
-        accounts.of.get(&key).is_some_and(|account| account.debt(at).iter().any(|debt| *debt > 0))
+        accounts.of.get(&key).is_some_and(|account| account.is_chargeable(at))
     }
 
     /// Decides `request` on the permits in use here, and records its grant. Returns the verdict, and how many
@@ -175,23 +130,19 @@ impl Debts {
         let mut accounts = self.lock();
         let at = &accounts.in_turn(at);
         if let Some(account) = accounts.of.get_mut(&key) {
-            account.adopt(request.rules, at);
-            account.share_among(nodes, at);
-            let Some(verb) = scaled(account.nodes) else { return Ok(None) };
-            let verdict = account.decide(&verb, at)?;
-            if let Some(bill) = &mut account.bill {
-                bill.is_overtaken |= verdict.decision.allowed();
-            }
-            return Ok(Some((verdict, account.nodes)));
+            let nodes = account.begin(request.rules, nodes, at);
+            let Some(verb) = scaled(nodes) else { return Ok(None) };
+            return Ok(Some((account.decide(&verb, at)?, nodes)));
         }
         let Some(verb) = scaled(nodes) else { return Ok(None) };
         let mut stored = known(at);
         let before = stored.clone();
         request.rules.first_seen(&mut stored, at);
+        request.rules.rewind(&mut stored, at);
         let begins = stored != before;
-        let mut account = KeyDebt::new(request, nodes, stored);
+        let mut account = Account::new(request, nodes, stored);
         let verdict = account.decide(&verb, at)?;
-        // A refused key needs no account, unless its budget begins to fill now.
+        // A refused key needs no account, unless its budget begins to fill now, or again as the clock was set back.
         if account.has_debt(at) || begins {
             if !accounts.has_room(at) {
                 return Ok(None);
@@ -216,8 +167,7 @@ impl Debts {
         let at = &accounts.in_turn(at);
         let account = accounts.of.get_mut(&key)?;
         account.adopt(request.rules, at);
-        let verdict = request.rules.decide(&mut account.used, request.verb, at).ok()?;
-        verdict.decision.allowed().then_some(verdict)
+        account.decide_held(request.verb, at)
     }
 
     /// Returns the debt that the store has to charge before it decides the next request of this key; `None` if
@@ -235,12 +185,8 @@ impl Debts {
         let at = &accounts.in_turn(at);
         let account = accounts.of.get_mut(&key)?;
         account.adopt(rules, at);
-        if account.bill.is_none() {
-            account.bill = Bill::of(account.bill_id, account.debt(at), &account.used);
-        }
-        if let Some(bill) = &mut account.bill {
-            bill.carriers += 1;
-            return Some(Billed { debt: bill.debt, is_all: !bill.is_overtaken });
+        if let Some(billed) = account.send_bill(at) {
+            return Some(billed);
         }
         if !account.has_debt(at) {
             accounts.of.remove(&key);
@@ -254,17 +200,7 @@ impl Debts {
         let mut accounts = self.lock();
         let at = &accounts.in_turn(at);
         let Some(account) = accounts.of.get_mut(&key) else { return };
-        let Some(bill) = account.bill.take_if(|bill| bill.debt.id == id) else { return };
-        if permits.iter().any(|paid| *paid > 0) {
-            account.bill_id = fastrand::u128(..);
-        }
-        // A part that found no room in the budget is still owed.
-        let mut unpaid = bill.debt.permits;
-        for (unpaid, paid) in unpaid.iter_mut().zip(permits) {
-            *unpaid = unpaid.saturating_sub(paid).saturating_mul(account.nodes);
-        }
-        account.stored = bill.used;
-        account.rules.credit(&mut account.stored, &unpaid, at);
+        account.paid(id, permits, at);
         if !account.has_debt(at) {
             accounts.of.remove(&key);
             self.count(&accounts);
@@ -274,19 +210,14 @@ impl Debts {
     /// Records that a request that carried the debt with this id was not answered.
     pub(super) fn unpaid(&self, key: KeyHash, id: u128, executed: Executed) {
         let mut accounts = self.lock();
-        let Some(account) = accounts.of.get_mut(&key) else { return };
-        let Some(bill) = account.bill.as_mut().filter(|bill| bill.debt.id == id) else { return };
-        bill.carriers = bill.carriers.saturating_sub(1);
-        bill.is_perhaps_paid |= executed == Executed::Perhaps;
-        // Surely not charged: permits that flow out until it is sent again are not owed then.
-        if bill.carriers == 0 && !bill.is_perhaps_paid {
-            account.bill = None;
+        if let Some(account) = accounts.of.get_mut(&key) {
+            account.unpaid(id, executed);
         }
     }
 
     /// Records the permits in use that the store reported for rules, by their place: at least so many are in
-    /// use, beside those that it has not counted yet. They count as far as there is room; more than the limit, which the
-    /// store reports after it was lowered, count in full.
+    /// use, beside those that it has not counted yet. Both together may be more than the limit: a debt that
+    /// waits for room in a full budget flows out after what fills it.
     pub(super) fn record_usage(
         &self,
         key: KeyHash,
@@ -299,22 +230,9 @@ impl Debts {
         }
         let mut accounts = self.lock();
         let at = &accounts.in_turn(at);
-        let Some(account) = accounts.of.get_mut(&key) else { return };
-        account.adopt(rules, at);
-        let stored = rules.in_use(&account.stored, at);
-        let (mut others, mut beyond) = ([0; RULES_MAX], [0; RULES_MAX]);
-        for (rule, used) in said {
-            let is_beyond = *used > rules.rules()[*rule].rule.limit();
-            let part = if is_beyond { &mut beyond } else { &mut others };
-            part[*rule] = used.saturating_sub(stored[*rule]);
+        if let Some(account) = accounts.of.get_mut(&key) {
+            account.record_usage(rules, said, at);
         }
-        rules.debit(&mut account.used, &mut others, at);
-        let bill = account.bill.as_mut().map(|bill| &mut bill.used);
-        for state in [&mut account.stored].into_iter().chain(bill) {
-            rules.debit(state, &mut others.clone(), at);
-            rules.overcharge(state, &beyond, at);
-        }
-        rules.overcharge(&mut account.used, &beyond, at);
     }
 
     /// Returns at most `count` keys whose debts are not on their way, each in its turn: a debt that cannot be
@@ -325,10 +243,9 @@ impl Debts {
         }
         let mut accounts = self.lock();
         let round = accounts.round;
-        let is_carried = |account: &KeyDebt| account.bill.as_ref().is_some_and(Bill::is_carried);
         let accounts_left = accounts.of.values_mut();
         let mut waiting =
-            accounts_left.filter(|account| account.round != round && !is_carried(account));
+            accounts_left.filter(|account| account.round != round && !account.is_carried());
         let mut debtors = Vec::new();
         while debtors.len() < count
             && let Some(account) = waiting.next()
@@ -351,17 +268,17 @@ impl Debts {
         self.count(&accounts);
     }
 
-    fn count(&self, accounts: &KeyDebts) {
+    fn count(&self, accounts: &Accounts) {
         self.open.store(accounts.of.len(), Ordering::Release);
     }
 
     /// The accounts, also after a panic elsewhere: each is changed in one step.
-    fn lock(&self) -> MutexGuard<'_, KeyDebts> {
+    fn lock(&self) -> MutexGuard<'_, Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl KeyDebts {
+impl Accounts {
     /// Returns `at`, but not before a caller that came earlier: time does not go back between callers.
     fn in_turn<'a>(&mut self, at: &Moment<'a>) -> Moment<'a> {
         let behind = self.latest.since(at.now());
@@ -378,7 +295,7 @@ impl KeyDebts {
             self.swept_at = at.now();
             // Rules with calendars stay: their windows are not known here.
             self.of.retain(|_, account| {
-                let stays = account.bill.is_some() || account.has_calendars();
+                let stays = account.has_bill() || account.has_calendars();
                 stays || account.has_debt(&Moment::new(at.now()))
             });
         }
@@ -386,147 +303,16 @@ impl KeyDebts {
     }
 }
 
-impl Default for KeyDebts {
+impl Default for Accounts {
     fn default() -> Self {
         Self { of: HashMap::new(), latest: Micros::ZERO, swept_at: Micros::ZERO, round: 1 }
-    }
-}
-
-impl KeyDebt {
-    fn new(request: &StoreRequest<'_>, nodes: u64, stored: States) -> Self {
-        Self {
-            policy: request.policy.into(),
-            key: request.key.into(),
-            rules: Arc::clone(request.rules),
-            nodes,
-            used: stored.clone(),
-            stored,
-            bill: None,
-            bill_id: fastrand::u128(..),
-            round: 0,
-        }
-    }
-
-    /// Decides `verb`, in which each permit counts as many times as there are nodes, on the permits in use
-    /// here. `at_most` takes whole permits of this node only.
-    fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
-        let mut verdict = self.rules.decide(&mut self.used, verb, at)?;
-        if let (Verb::AtMost { .. }, Outcome::Allow { granted, .. }) =
-            (verb, &mut verdict.decision.outcome)
-        {
-            let part = *granted % self.nodes;
-            if part > 0 {
-                self.rules.credit(&mut self.used, &[part; RULES_MAX], at);
-                *granted -= part;
-            }
-        }
-        Ok(verdict)
-    }
-
-    /// Divides the limits by `nodes` from now on, if these are more: what is owed counts as often as what will be
-    /// admitted. With fewer nodes than before it goes on, as others may be cut off themselves; and so do permits that are
-    /// held by id, each of which counts by the number under which it was acquired.
-    fn share_among(&mut self, nodes: u64, at: &Moment<'_>) {
-        let more = nodes.saturating_sub(self.nodes);
-        if more == 0 || self.rules.rules().iter().any(|named| named.rule.holds_permits()) {
-            return;
-        }
-        let counted = |permits: Permits| permits.map(|permits| permits.saturating_mul(more));
-        let owed = counted(self.owed(at));
-        self.rules.overcharge(&mut self.used, &owed, at);
-        if let Some(bill) = &mut self.bill {
-            self.rules.overcharge(&mut bill.used, &counted(bill.debt.permits), at);
-        }
-        self.nodes = nodes;
-    }
-
-    /// Carries the usage over to other rules of the key.
-    ///
-    /// The store remembers of a bill one number for each rule that it was charged to, by its place. These numbers do not
-    /// fit other names, another order, or usage that does not stay as it is; then the key gets a new bill, and permits
-    /// that were perhaps charged are charged again.
-    fn adopt(&mut self, rules: &Arc<RuleSet>, at: &Moment<'_>) {
-        if Arc::ptr_eq(&self.rules, rules) {
-            return;
-        }
-        let mut names = rules.rules().iter().zip(self.rules.rules());
-        let means_the_same = rules.rules().len() == self.rules.rules().len()
-            && names.all(|(new, old)| new.name == old.name)
-            && (**rules == *self.rules || rules.carry() == Carry::Usage);
-        self.stored = rules.take_over(&self.rules, &self.stored, at);
-        self.used = rules.take_over(&self.rules, &self.used, at);
-        if !means_the_same {
-            self.bill = None;
-            self.bill_id = fastrand::u128(..);
-        } else if let Some(bill) = &mut self.bill {
-            bill.used = rules.take_over(&self.rules, &bill.used, at);
-        }
-        self.rules = Arc::clone(rules);
-    }
-
-    /// Permits of each rule that the store has not counted.
-    fn owed(&self, at: &Moment<'_>) -> Permits {
-        let (mut owed, stored) =
-            (self.rules.in_use(&self.used, at), self.rules.in_use(&self.stored, at));
-        for (owed, stored) in owed.iter_mut().zip(stored) {
-            *owed = owed.saturating_sub(stored).div_ceil(self.nodes).min(COST_MAX);
-        }
-        owed
-    }
-
-    /// Permits of each rule that the store can charge: [`owed`](Self::owed), but 0 for `concurrency`.
-    fn debt(&self, at: &Moment<'_>) -> Permits {
-        let mut debt = self.owed(at);
-        for (debt, named) in debt.iter_mut().zip(self.rules.rules()) {
-            if named.rule.holds_permits() {
-                *debt = 0;
-            }
-        }
-        debt
-    }
-
-    /// Permits that are held by id, and that the store has not counted.
-    fn held(&self, at: &Moment<'_>) -> u64 {
-        let owed = self.owed(at).into_iter().zip(self.rules.rules());
-        let held = owed.filter(|(_, named)| named.rule.holds_permits());
-        held.map(|(owed, _)| owed).max().unwrap_or_default()
-    }
-
-    fn has_debt(&self, at: &Moment<'_>) -> bool {
-        self.owed(at).iter().any(|permits| *permits > 0)
-    }
-
-    fn has_calendars(&self) -> bool {
-        self.rules.rules().iter().any(|named| named.rule.calendar().is_some())
-    }
-
-    fn debtor(&self) -> Debtor {
-        let Self { policy, key, rules, .. } = self;
-        Debtor { policy: policy.clone(), key: key.clone(), rules: Arc::clone(rules) }
-    }
-}
-
-impl Bill {
-    /// Returns a bill of `permits`; `None` if all are 0.
-    fn of(id: u128, permits: Permits, used: &States) -> Option<Self> {
-        permits.iter().any(|permits| *permits > 0).then(|| Self {
-            debt: Debt { id, permits, charge: Charge::Added },
-            used: used.clone(),
-            carriers: 0,
-            is_overtaken: false,
-            is_perhaps_paid: false,
-        })
-    }
-
-    const fn is_carried(&self) -> bool {
-        self.carriers > 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use sluicegate_kernel::algorithm::WindowKind;
-    use sluicegate_kernel::{FixedWindow, NamedRule};
+    use sluicegate_kernel::{Carry, FixedWindow, NamedRule, Rate, TokenBucket};
     use sluicegate_store::{KeyHash, MemoryStore, Quota, RuleOrigin};
 
     use super::*;
@@ -540,6 +326,15 @@ mod tests {
 
     fn set(rules: Vec<NamedRule>) -> Arc<RuleSet> {
         Arc::new(RuleSet::new(rules).expect("a set"))
+    }
+
+    fn a_bucket_of(burst: u64, a_second: u64) -> Arc<RuleSet> {
+        let rate = Rate::per_second(a_second).expect("a rate");
+        set(vec![NamedRule::new("r", TokenBucket::new(rate, burst).expect("a bucket"))])
+    }
+
+    fn second_after_now(second: u64) -> Moment<'static> {
+        Moment::new(Micros::from_secs(100 + second))
     }
 
     fn a_day_of(limit: u64) -> Arc<RuleSet> {
@@ -570,6 +365,56 @@ mod tests {
         debts.record_usage(key, &lowered, &[(0, 3_000)], &NOW);
         assert!(!passes(&debts, (key, &full), 1, 1_000), "one was admitted here");
         assert!(passes(&debts, (key, &full), 1, 999));
+    }
+
+    /// Another node pays first and takes the room that this node's debt waits for.
+    #[test]
+    fn a_debt_that_waits_for_room_flows_out_after_what_fills_the_budget() {
+        let (rules, second) = (a_bucket_of(300, 100), second_after_now);
+        let key = MemoryStore::new(1).hash("p", b"k");
+        let debts = Debts::default();
+        assert!(passes(&debts, (key, &rules), 2, 150));
+        let bill = debts.bill(key, &rules, &second(0)).expect("150 are owed");
+        debts.record_usage(key, &rules, &[(0, 300)], &second(0));
+        debts.paid(key, bill.debt.id, Permits::default(), &second(0));
+        let owed = |s| debts.bill(key, &rules, &second(s)).map(|bill| bill.debt.permits[0]);
+        let owed = [2, 3, 4, 5].map(|s| {
+            let owed = owed(s);
+            debts.unpaid(key, bill.debt.id, Executed::No);
+            owed
+        });
+        assert_eq!(owed, [Some(150), Some(150), Some(100), Some(50)]);
+    }
+
+    /// The node was one of four, and 20 of its 75 are charged.
+    #[test]
+    fn what_a_bucket_of_the_store_counts_is_counted_once_here() {
+        let (rules, debts) = (a_bucket_of(300, 100), Debts::default());
+        let key = MemoryStore::new(1).hash("p", b"k");
+        assert!(passes(&debts, (key, &rules), 4, 75));
+        let bill = debts.bill(key, &rules, &NOW).expect("75 are owed");
+        let mut paid = Permits::default();
+        paid[0] = 20;
+        debts.paid(key, bill.debt.id, paid, &NOW);
+        let asks = |cost| passes(&debts, (key, &rules), 4, cost);
+        assert!(!asks(16) && asks(15), "20 are in use in the store, and 4 * 55 here");
+        let rest = debts.bill(key, &rules, &NOW).expect("a rest is owed").debt.permits[0];
+        assert_eq!(rest, 70, "nothing is billed twice");
+    }
+
+    #[test]
+    fn a_bill_that_is_sent_again_leaves_out_what_has_flowed_out() {
+        let (rules, second) = (a_bucket_of(300, 100), second_after_now);
+        let key = MemoryStore::new(1).hash("p", b"k");
+        let debts = Debts::default();
+        assert!(passes(&debts, (key, &rules), 2, 120));
+        let sent = [0, 1, 2, 3].map(|s| {
+            let bill = debts.bill(key, &rules, &second(s)).map(|bill| bill.debt);
+            bill.iter().for_each(|bill| debts.unpaid(key, bill.id, Executed::Perhaps));
+            bill.map(|bill| (bill.id, bill.permits[0]))
+        });
+        let id = sent[0].expect("120 are owed").0;
+        assert_eq!(sent, [Some((id, 120)), Some((id, 70)), Some((id, 20)), None]);
     }
 
     /// A bill that was perhaps paid has one number for each rule, by its place and in permits of then.
@@ -607,10 +452,30 @@ mod tests {
         assert_eq!(rest, 150, "nothing is billed twice");
     }
 
+    /// The store's last report is of an hour later, by a clock that was set back since.
+    #[test]
+    fn a_share_goes_on_after_the_clock_was_set_back() {
+        let (rules, debts) = (a_bucket_of(300, 100), Debts::default());
+        let (key, check) = (MemoryStore::new(1).hash("p", b"k"), Cost::new(300).expect("a cost"));
+        let mut known = States::default();
+        let taken =
+            rules.decide(&mut known, &Verb::Check { cost: check }, &second_after_now(3_600));
+        assert!(taken.expect("a check").decision.allowed());
+        let verb = Verb::Check { cost: Cost::ONE };
+        let (origin, quota, rules) = (RuleOrigin::default(), Quota::default(), &rules);
+        let request = StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
+        let passes = |second| {
+            let (share, at) = ((1, |_| Some(verb.clone())), second_after_now(second));
+            let decided = debts.decide((key, &request), share, &at, |_| known.clone());
+            decided.expect("a check").expect("there is room").0.decision.allowed()
+        };
+        assert_eq!([0, 1].map(passes), [false, true]);
+    }
+
     #[test]
     fn callers_that_come_up_to_a_second_late_are_decided_at_the_instant_of_the_last_one() {
         let (of, zero) = (HashMap::new(), Micros::ZERO);
-        let mut debts = KeyDebts { of, latest: zero, swept_at: zero, round: 1 };
+        let mut debts = Accounts { of, latest: zero, swept_at: zero, round: 1 };
         let mut decided_at = |ms| debts.in_turn(&Moment::new(Micros::from_millis(ms))).now();
         assert_eq!(decided_at(10_000), Micros::from_millis(10_000));
         assert_eq!(decided_at(9_500), Micros::from_millis(10_000));

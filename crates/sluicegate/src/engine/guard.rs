@@ -24,9 +24,10 @@ use sluicegate_store::{
     StoreRequest,
 };
 
+use super::account::{Billed, Debtor};
 use super::breaker::Breaker;
 use super::conditions::{Conditions, FailurePolicy};
-use super::debts::{Billed, Debtor, Uncharged};
+use super::debts::Uncharged;
 use super::deny_cache::DenyCache;
 use super::fallback::{self, Share};
 use super::repair::Repair;

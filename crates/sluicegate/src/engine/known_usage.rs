@@ -82,9 +82,7 @@ impl KnownUsage {
             }
             // A bucket flows out, which is known here too; a window keeps the known usage for its whole
             // length from now on.
-            let flows =
-                matches!(rules.rules()[rule].rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
-            (!flows).then_some(known)
+            (!is_bucket(&rules.rules()[rule].rule)).then_some(known)
         };
         self.used.record_usage(key, rules, used, at);
     }
@@ -113,6 +111,11 @@ impl Raised {
         let close = |noted: &Micros| are_close(*noted, now);
         !self.at.get(&key).is_some_and(close) && !self.full_at.as_ref().is_some_and(close)
     }
+}
+
+/// Returns whether the permits in use flow out evenly, whichever request took them.
+pub(super) const fn is_bucket(rule: &Rule) -> bool {
+    matches!(rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_))
 }
 
 /// Returns whether the two are less than [`SETTLED_AFTER`] apart. The clock may have been set back in between.

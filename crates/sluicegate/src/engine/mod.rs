@@ -15,6 +15,7 @@
 //! | `guard` | surrounds a store that may fail: known refusals, a breaker, this engine's share |
 //! | `answer` | the decision, and its consequences |
 
+mod account;
 mod all;
 mod answer;
 mod booking;
@@ -49,11 +50,11 @@ use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, RuleOrigin, Store};
 
 use crate::clock::{Clock, SteadyClock};
 use crate::lease::{LeaseOptions, LeaseStats, LeasedKey, Leasing};
+use account::Debtor;
 pub use all::{BatchError, BatchOutcome, ChargedBatch};
 use answer::Ruling;
 pub use answer::{Admission, Answer, Disposition, Mode};
 pub use charged::Charged;
-use debts::Debtor;
 pub use debts::Uncharged;
 pub use explain::{ExplainedLease, Explanation};
 use guard::StoreGuard;

@@ -649,6 +649,45 @@ proptest! {
         }
     }
 
+    /// All lose the store again and again, for longer than a bucket takes to fill. Who finds it first takes the
+    /// room that the debts of the others wait for. One share of each other node is too much once; in addition, a node
+    /// cannot know what the others took since its last answer.
+    #[test]
+    fn outages_of_a_fleet_do_not_add_up(
+        nodes in 1_usize..5,
+        cycles in prop::collection::vec(
+            (100_u64..400, prop::collection::vec((0_usize..5, 1_u64..60), 10..40)), 1..12),
+    ) {
+        let remote = Arc::default();
+        let fleet: Vec<_> = (0..nodes).map(|_| Node::of(&remote, u32::try_from(nodes).unwrap())).collect();
+        let share = 2_000 / nodes as u64;
+        let (mut now, mut observer, mut unknown) = (1_000, Observer::default(), 0);
+        let mut answered = vec![now; nodes];
+        for (pause, healthy) in cycles {
+            fleet.iter().for_each(|node| node.line.set(Line::Cut));
+            for step in 0..30 {
+                now += pause;
+                observer.pass(fleet[step % nodes].passed("bucket", 8, now), now);
+            }
+            fleet.iter().for_each(|node| node.line.set(Line::Good));
+            for (node, pause) in healthy {
+                now += pause;
+                for _ in 0..6 {
+                    let answer = fleet[node % nodes].ask("bucket", now);
+                    observer.pass(answer.decision.granted(), now);
+                    if answer.mode == Mode::Store {
+                        answered[node % nodes] = now;
+                    }
+                }
+            }
+            let since = |answered: &u64| (now - answered).min(2_000) / nodes as u64;
+            unknown += answered.iter().map(since).sum::<u64>();
+            let allowed = 2_000 + share * (nodes as u64 - 1) + unknown;
+            let in_use = observer.in_use("bucket", now);
+            prop_assert!(in_use <= allowed, "{in_use} of {allowed} at {now}");
+        }
+    }
+
     /// A node alone is cut off, or gets no answers, while the others go on: its share of the burst once,
     /// however often it is cut off, and its share of the rate while it is.
     #[test]
