@@ -1,6 +1,6 @@
 //! Checks of permits that nodes admit without the store, of what they know then, and of their debts.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use sluicegate::store::{Charge, Debt, Executed, Permits};
 use sluicegate::{Answer, Cost, Decision, Mode, Outcome, Retry, Verb};
@@ -8,7 +8,7 @@ use sluicegate::{Answer, Cost, Decision, Mode, Outcome, Retry, Verb};
 use crate::node;
 use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, PolicySpec, RuleSpec, SECOND};
 use crate::promises::Invariant;
-use crate::wire::StoreAsk;
+use crate::wire::{BillStep, StoreAsk};
 use crate::world::{TaskView, World};
 
 /// The longest time in which an answer that reports less usage may be an older one, µs.
@@ -25,11 +25,8 @@ pub(crate) struct NodeDebts {
     bills: u64,
     /// The rest of the last bill that was answered, and when it was made out.
     rest: Option<(Permits, u64)>,
-    /// When each bill was made out, and how much was admitted until then, by id; and the ids of answered bills.
-    made: BTreeMap<u128, (u64, u64)>,
-    heard: BTreeSet<u128>,
-    /// Ids of bills that were perhaps charged.
-    perhaps: BTreeSet<u128>,
+    /// Bills that are made out and not over, by id.
+    open: BTreeMap<u128, OpenBill>,
     said: Option<Said>,
     owed: Option<Owed>,
     /// When the node learned that the store must be reminded of the key; `None`: it need not be.
@@ -47,6 +44,18 @@ pub(crate) struct NodeDebts {
     clock_set_at: u64,
     /// The last refusal by the share, unless permits came into use since.
     refused: Option<Refused>,
+}
+
+/// A bill from when it is made out until an answer to a request that carries it, or until it was surely not charged and
+/// no request carries it any more. The next one may have the same id, and answers to either end it.
+#[derive(Clone, Copy, Debug)]
+struct OpenBill {
+    permits: Permits,
+    made_at: u64,
+    /// Permits that the share had admitted by then.
+    admitted: u64,
+    carriers: u32,
+    is_perhaps_charged: bool,
 }
 
 /// A refusal by a node's share.
@@ -92,33 +101,27 @@ impl NodeDebts {
         self.bills += 1;
     }
 
-    /// Notes the answer to a bill: the permits that were charged.
-    pub(crate) fn hear(&mut self, debt: &Debt, paid: Permits) {
-        // A bill of which no permit was charged is made out again, under the same id.
-        let is_closed = paid.iter().any(|paid| *paid > 0);
-        // Other calls carried the same bill.
-        if self.heard.contains(&debt.id) || is_closed && !self.heard.insert(debt.id) {
+    /// Notes the answer to a bill: the permits that were charged. One that comes when the bill is over is not counted: of
+    /// the next bill, which has the same id unless something was charged, the store says the same.
+    fn hear(&mut self, id: u128, paid: Permits) {
+        let Some(OpenBill { permits: mut rest, made_at, .. }) = self.open.remove(&id) else {
             return;
-        }
-        if let (Charge::Added, Some(owed)) = (debt.charge, &mut self.owed) {
+        };
+        if let Some(owed) = &mut self.owed {
             (owed.paid, owed.bills) = (owed.paid + paid[0], owed.bills + 1);
         }
-        let mut rest = debt.permits;
         rest.iter_mut().zip(paid).for_each(|(rest, paid)| *rest = rest.saturating_sub(paid));
         // Usage flows out while the bill is on its way.
-        let Some(&(made_at, _)) = self.made.get(&debt.id) else { return };
         self.rest = Some((rest, made_at));
-        if !is_closed {
-            self.made.remove(&debt.id);
-        }
     }
 
-    /// Notes that a bill got no answer. One that was surely never charged is made out again, under the same id.
-    pub(crate) fn hear_nothing(&mut self, id: u128, executed: Executed) {
-        match executed {
-            Executed::Perhaps => drop(self.perhaps.insert(id)),
-            Executed::No if self.perhaps.contains(&id) => {}
-            Executed::No => drop(self.made.remove(&id)),
+    /// Notes that a request that carried a bill got no answer.
+    fn hear_nothing(&mut self, id: u128, executed: Executed) {
+        let Some(bill) = self.open.get_mut(&id) else { return };
+        bill.carriers = bill.carriers.saturating_sub(1);
+        bill.is_perhaps_charged |= executed == Executed::Perhaps;
+        if bill.carriers == 0 && !bill.is_perhaps_charged {
+            self.open.remove(&id);
         }
     }
 
@@ -146,42 +149,56 @@ impl NodeDebts {
     /// Begins a new process, which owes nothing.
     pub(crate) fn begin_anew(&mut self) {
         (self.rest, self.said, self.owed) = (None, None, None);
+        self.open.clear();
         (self.reminds_since, self.refused) = (None, None);
         (self.leased, self.spent) = (0, 0);
         (self.known, self.other_at) = (VecDeque::new(), None);
     }
 }
 
-/// `UnpaidRestIsBilled`: the unpaid rest of a bill is on the next one, except for what has flowed out meanwhile.
-/// `RequestCarriesDebt`: a request that takes permits carries the whole debt.
-pub(crate) fn check_bill(
+/// Follows a bill of a node and a key.
+pub(crate) fn see_bill(
     world: &mut World<'_>,
     (node, key): (usize, usize),
-    (debt, verb): (&Debt, &Verb),
+    debt: &Debt,
+    step: &BillStep,
 ) {
-    let (now, plan) = (world.now, world.plan);
-    if debt.charge == Charge::AtLeast {
-        return;
+    match step {
+        BillStep::Sent(verb) => check_bill(world, (node, key), (debt, verb)),
+        BillStep::Answered(paid) => world.dues[node][key].hear(debt.id, *paid),
+        BillStep::Unanswered(executed) => world.dues[node][key].hear_nothing(debt.id, *executed),
     }
+}
+
+/// Checks a bill that is sent. `OwedUntilPaid`: one that is made out is about all that is owed. `UnpaidRestIsBilled`:
+/// the unpaid rest of a bill is on the next one, except for what has flowed out meanwhile. `RequestCarriesDebt`: a
+/// request that takes permits carries the whole debt.
+fn check_bill(world: &mut World<'_>, (node, key): (usize, usize), (debt, verb): (&Debt, &Verb)) {
+    let (now, plan) = (world.now, world.plan);
     let least = owed_at_least(world, node, key);
     let dues = &mut world.dues[node][key];
-    if least > debt.permits[0] && !dues.made.contains_key(&debt.id) {
-        let what =
-            format!("node {node} owes {least} of key {key}, and is billed {}", debt.permits[0]);
+    let (by_share, permits) = (dues.by_share, debt.permits);
+    let is_made_out = !dues.open.contains_key(&debt.id);
+    let made_out = || OpenBill {
+        permits,
+        made_at: now,
+        admitted: by_share,
+        carriers: 0,
+        is_perhaps_charged: false,
+    };
+    let bill = dues.open.entry(debt.id).or_insert_with(made_out);
+    bill.carriers += 1;
+    let more = by_share - bill.admitted;
+    let rest = if is_made_out { dues.rest.take() } else { None };
+    if is_made_out && least > permits[0] {
+        let what = format!("node {node} owes {least} of key {key}, and is billed {}", permits[0]);
         world.record.fail(Invariant::OwedUntilPaid, now, what);
     }
-    let dues = &mut world.dues[node][key];
-    let (_, admitted) = *dues.made.entry(debt.id).or_insert((now, dues.by_share));
-    let more = dues.by_share - admitted;
     if more > 0 && !matches!(verb, Verb::Peek { .. } | Verb::Refund { .. } | Verb::Reset) {
         let what = format!("node {node} asks for {verb:?} of key {key}, and leaves {more} unpaid");
         world.record.fail(Invariant::RequestCarriesDebt, now, what);
     }
-    // A bill that was sent before this answer arrived carries the same permits again.
-    if world.dues[node][key].heard.contains(&debt.id) {
-        return;
-    }
-    let Some((rest, since)) = world.dues[node][key].rest.take() else { return };
+    let Some((rest, since)) = rest else { return };
     if plan.versions.len() > 1 || crate::breaker_checks::has_wrong_clocks(world) || plan.removes() {
         return;
     }
@@ -190,9 +207,9 @@ pub(crate) fn check_bill(
         // Bills are made as of the question, some deadlines before.
         let span_us = now - since + 2 * plan.deadline_us;
         let flowed = (span_us * permits).div_ceil(period_us) + 1;
-        if debt.permits[place] + flowed < rest[place] {
-            let (bill, rest) = (debt.permits[place], rest[place]);
-            let what = format!("node {node} owed {rest} of key {key} and is billed {bill}");
+        let (billed, rest) = (debt.permits[place], rest[place]);
+        if billed + flowed < rest {
+            let what = format!("node {node} owed {rest} of key {key} and is billed {billed}");
             world.record.fail(Invariant::UnpaidRestIsBilled, now, what);
         }
     }

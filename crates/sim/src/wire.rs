@@ -53,8 +53,8 @@ pub(crate) struct WireState {
     pub(crate) outbox: Vec<Outgoing>,
     /// Answers that the engine took since the world last looked.
     pub(crate) heard: Vec<Heard>,
-    /// Keys and ids of debts that got no answer, and whether they were surely not charged.
-    pub(crate) unanswered: Vec<(Vec<u8>, u128, Effect)>,
+    /// Steps of bills since the world last looked, in their order.
+    pub(crate) billed: Vec<Billed>,
 }
 
 /// The number of calls by their result.
@@ -93,8 +93,24 @@ pub(crate) struct Heard {
     /// The request that it answers.
     pub(crate) of: Asker,
     pub(crate) executed: Executed,
-    /// The debt that the request carried, and the permits of it that were charged.
-    pub(crate) paid: Option<(Debt, Permits)>,
+}
+
+/// A step of a bill that a request carries.
+#[derive(Clone, Debug)]
+pub(crate) struct Billed {
+    pub(crate) key: Vec<u8>,
+    pub(crate) debt: Debt,
+    pub(crate) step: BillStep,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum BillStep {
+    /// A request with this verb was sent with it.
+    Sent(Verb),
+    /// The request was answered: the permits that were charged.
+    Answered(Permits),
+    /// The request got no answer, or its caller has gone.
+    Unanswered(Effect),
 }
 
 /// The address of a request's key. Requests that are made together each have a copy of their own.
@@ -121,6 +137,12 @@ impl StoreAsk {
     /// given up.
     fn only_gives_back(&self) -> bool {
         self.message.is_some_and(|message| message.need == 0 && message.want == 0)
+    }
+
+    /// Returns a step of the bill that it carries, if it carries one. Usage that the store is reminded of is no bill.
+    fn billed(&self, step: BillStep) -> Option<Billed> {
+        let debt = self.debt.filter(|debt| debt.charge == Charge::Added)?;
+        Some(Billed { key: self.key.clone(), debt, step })
     }
 }
 
@@ -194,6 +216,7 @@ impl Future for Call {
                 wire.under_way.push((Arc::clone(&slot), now));
             }
             slot.lock().waker = Some(cx.waker().clone());
+            wire.billed.extend(self.ask.billed(BillStep::Sent(self.ask.verb.clone())));
             wire.outbox.push(Outgoing { slot: Arc::clone(&slot), ask: Arc::clone(&self.ask) });
             drop(wire);
             self.slot = Some(slot);
@@ -211,17 +234,14 @@ impl Future for Call {
             Err(StoreError::Overloaded { .. }) => wire.replies.overloaded += 1,
             _ => wire.replies.answered += 1,
         }
-        if let (Err(error), Some(debt)) = (&reply, self.ask.debt) {
-            wire.unanswered.push((self.ask.key.clone(), debt.id, error.executed()));
-        }
-        if let Ok(said) = &reply {
-            let paid = match (said, self.ask.debt) {
-                (Said::Decided(_, paid), Some(debt)) if debt.charge == Charge::Added => {
-                    Some((debt, *paid))
-                }
-                _ => None,
-            };
-            wire.heard.push(Heard { key: self.ask.key.clone(), of: self.of, executed, paid });
+        let step = match &reply {
+            Ok(Said::Decided(_, paid)) => Some(BillStep::Answered(*paid)),
+            Ok(Said::LeaseReply(_)) => None,
+            Err(error) => Some(BillStep::Unanswered(error.executed())),
+        };
+        wire.billed.extend(step.and_then(|step| self.ask.billed(step)));
+        if reply.is_ok() {
+            wire.heard.push(Heard { key: self.ask.key.clone(), of: self.of, executed });
         }
         drop(wire);
         Poll::Ready(reply)
@@ -230,8 +250,11 @@ impl Future for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let Some(slot) = &self.slot {
-            slot.lock().is_dropped = true;
+        let Some(slot) = &self.slot else { return };
+        // One that was answered, or got no answer in time, is over.
+        if !std::mem::replace(&mut slot.lock().is_dropped, true) {
+            let step = BillStep::Unanswered(Effect::Perhaps);
+            self.wire.lock().billed.extend(self.ask.billed(step));
         }
     }
 }

@@ -311,6 +311,7 @@ impl<'c> Fleet<'c> {
         let outbox = {
             let mut wire = self.nodes[node].store.0.lock();
             wire.heard.clear();
+            wire.billed.clear();
             std::mem::take(&mut wire.outbox)
         };
         let life = self.nodes[node].life;

@@ -42,9 +42,6 @@ impl World<'_> {
             if ask.message.is_some() && !asked_by.iter().any(|by| Arc::ptr_eq(by, &ask.rules)) {
                 asked_by.push(Arc::clone(&ask.rules));
             }
-            if let Some(debt) = &ask.debt {
-                crate::debt_checks::check_bill(self, (node, key), (debt, &ask.verb));
-            }
         }
         crate::lease_checks::check_kept(self, node, &ask);
         let epoch = self.links[node].epoch;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::{Event, World};
 use crate::node::{self, Done};
-use crate::wire::{Asker, Executed, Heard, Time, WireState};
+use crate::wire::{Asker, Billed, Executed, Heard, Time, WireState};
 
 /// A call of an engine that has begun.
 pub(crate) struct Task {
@@ -85,7 +85,7 @@ impl World<'_> {
         let time = Time { now, heard_at, deadline_us: self.plan.deadline_us };
         node.store.0.lock().time = time;
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
-        let WireState { calls, asks, replies, outbox, heard, unanswered, .. } = node.store.take();
+        let WireState { calls, asks, replies, outbox, heard, billed, .. } = node.store.take();
         task.has_asked |= calls > 0;
         if replies.refused > 0 {
             // A call that was refused before it was sent is decided without the store, as in an
@@ -102,12 +102,12 @@ impl World<'_> {
         crate::breaker_checks::check_given_up(self, asker, begun, (replies, &polled));
         crate::lease_checks::check_owing(self, task.node);
         crate::debt_checks::settle(self, task.node);
-        for (key, id, executed) in unanswered {
+        for Billed { key, debt, step } in billed {
             if let Some(key) = self.key_of(&key) {
-                self.dues[task.node][key].hear_nothing(id, executed);
+                crate::debt_checks::see_bill(self, (task.node, key), &debt, &step);
             }
         }
-        for Heard { key, of, executed, paid } in heard {
+        for Heard { key, of, executed } in heard {
             // The answers of a keeper belong to no request.
             if !task.is_keeper {
                 task.heard.push((of, executed));
@@ -117,9 +117,6 @@ impl World<'_> {
                 self.dues[task.node][key].hear_other();
                 if task.is_keeper {
                     self.dues[task.node][key].hear_unasked(self.now);
-                }
-                if let Some((debt, paid)) = paid {
-                    self.dues[task.node][key].hear(&debt, paid);
                 }
             }
         }
