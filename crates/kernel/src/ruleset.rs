@@ -337,8 +337,8 @@ impl RuleSet {
 
     /// The instant from which these states equal no state at all; `None` if they never do.
     pub fn forgettable_at(&self, states: &States) -> Option<Micros> {
-        let fresh = self.rules.iter().all(|named| named.rule.full_is_fresh());
-        fresh.then(|| self.full_at(states))
+        let fresh = || self.rules.iter().all(|named| named.rule.full_is_fresh());
+        (states.is_empty() || fresh()).then(|| self.full_at(states))
     }
 
     /// When every budget of these states is full again.

@@ -11,6 +11,8 @@ use sluicegate_kernel::{
 
 const LIMIT: u64 = 5;
 const SPAN: Micros = Micros::SECOND;
+const TODAY: [Option<Window>; 1] =
+    [Some(Window { start: Micros::ZERO, end: Micros::from_secs(86_400) })];
 
 /// Every algorithm, with a limit of five a second or what comes near it.
 fn rules() -> Vec<Rule> {
@@ -40,10 +42,21 @@ fn take(rules: &RuleSet, states: &mut States, at_us: u64, permit: u128) -> bool 
         true => Verb::Acquire { cost, permit },
         false => Verb::Check { cost },
     };
-    let window = Window { start: Micros::ZERO, end: Micros::from_secs(86_400) };
-    let windows = [Some(window)];
-    let at = Moment::with_windows(Micros::new(at_us), &windows);
+    let at = Moment::with_windows(Micros::new(at_us), &TODAY);
     rules.decide(states, &verb, &at).unwrap().decision.allowed()
+}
+
+#[test]
+fn after_a_reset_nothing_is_left_to_remember() {
+    for rule in rules() {
+        let (set, mut states) = (RuleSet::single("rule", rule), States::default());
+        assert!(take(&set, &mut states, 1, 1) && !states.is_empty());
+        let at = Moment::with_windows(Micros::new(1), &TODAY);
+        set.decide(&mut states, &Verb::Reset, &at).unwrap();
+        assert!(states.is_empty());
+        let from = set.forgettable_at(&states);
+        assert_eq!(from, Some(Micros::ZERO), "also if a full budget is no new one: {set:?}");
+    }
 }
 
 /// Permits that are there to take at once.
