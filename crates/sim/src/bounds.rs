@@ -67,6 +67,8 @@ pub(crate) enum What {
     Allowed { permits: u64, begun: u64 },
     /// Permits of each rule that do not count any more.
     Forgiven { permits: Vec<u64>, why: &'static str },
+    /// Permits that went back into the lease that they were taken from.
+    PutBack { permits: u64 },
     /// Permits that were out on leases when the store forgot them, or charged them as of another time.
     Excused { permits: u64 },
     /// The store lost writes. While permits were held, their holders know it.
@@ -202,6 +204,7 @@ impl What {
                     why => format!("{most} were {why}"),
                 })
             }
+            Self::PutBack { permits } => Some(format!("{permits} went back into a lease")),
             Self::Excused { permits } if *permits > 0 => Some(format!("{permits} were out")),
             Self::Lost { held } => Some(format!("the store lost writes, {held} were out")),
             Self::Split => Some("a replica took over".to_owned()),
@@ -283,7 +286,8 @@ struct RuleRecord {
     flowed: u64,
     /// Permits that flowed out under earlier versions.
     flowed_before: u64,
-    /// Permits over the rule that are excused: each permit in `excused` excuses one, once.
+    /// Permits over the rule that are excused: each permit in `excused` excuses one, and another one if that went back
+    /// into the lease.
     spent: u64,
 }
 
@@ -440,6 +444,10 @@ impl KeyRecord {
                     rule.exact.forgive(at, *permits);
                 }
             }
+            What::PutBack { permits } => {
+                self.gave_back = true;
+                self.rules.iter_mut().for_each(|rule| rule.put_back(at, *permits));
+            }
             // They pass beside what is in use already; after a limit was lowered that may be more than it.
             What::Excused { permits } if *permits > 0 => {
                 self.excused += permits + self.above(at);
@@ -531,7 +539,7 @@ impl KeyRecord {
     }
 
     /// Counts what the store admitted: no permit is over, except for leases that it does not know of, each counted
-    /// once.
+    /// once unless it was put back.
     fn by_store(&mut self, at: u64, permits: u64) -> Option<String> {
         for RuleRecord { exact, spent, spec, .. } in &mut self.rules {
             let excused = self.excused - *spent;
@@ -663,6 +671,15 @@ fn admit_excused(
 }
 
 impl RuleRecord {
+    /// Removes permits that went back into a lease from the usage. Those that are not in it were excused, and can be
+    /// taken again.
+    fn put_back(&mut self, at: u64, permits: u64) {
+        let excused = permits.saturating_sub(self.exact.used_permits(at));
+        self.spent = self.spent.saturating_sub(excused);
+        self.meter.forgive(at, permits);
+        self.exact.forgive(at, permits);
+    }
+
     /// Returns the permits that flowed out of shares.
     fn flowed_permits(&self, plan: &Plan) -> u64 {
         self.flowed_before + self.flowed.div_ceil(self.meter.units() * plan.nodes as u64)

@@ -187,6 +187,12 @@ impl Meter {
         }
     }
 
+    /// Returns the permits in use at `at`, rounded up.
+    pub(crate) fn used_permits(&mut self, at: u64) -> u64 {
+        self.flow(at);
+        self.used(at).div_ceil(self.units())
+    }
+
     /// Returns the most permits that flow out in `span_us`.
     pub(crate) fn flows_in(&self, span_us: u64) -> u64 {
         match self {

@@ -5,7 +5,7 @@ use sluicegate::{Admission, Answer, DecideError, Mode, Outcome, Retry, SettleErr
 use crate::bounds::{By, What};
 use crate::lease_checks::Central;
 use crate::node::Done;
-use crate::plan::{Arrival, Ask, MS, OnFailure, RULES_MAX};
+use crate::plan::{Arrival, Ask, MS, OnFailure};
 use crate::promises::Invariant;
 use crate::wire::Executed;
 use crate::world::{RECOVERY_US, TaskView, World};
@@ -252,8 +252,7 @@ pub(crate) fn check_left(world: &mut World<'_>) {
 fn returned(world: &mut World<'_>, arrival: &Arrival, answer: &Answer, permits: u64) {
     if answer.mode == Mode::Leased && permits > 0 {
         world.given_back[arrival.key] = Some(world.now);
-        let what = What::Forgiven { permits: vec![permits; RULES_MAX], why: "refunded" };
-        world.note_at((world.now, world.executed()), arrival.key, what);
+        world.note_at((world.now, world.executed()), arrival.key, What::PutBack { permits });
     }
 }
 
