@@ -31,8 +31,8 @@ pub(crate) struct Server {
     /// The lead of its clock over true time, µs.
     ahead_us: i64,
     keys: BTreeMap<Name, Stored>,
-    /// Debts that were charged, by id.
-    charged: BTreeMap<u128, Permits>,
+    /// Debts that were charged, by id: the permits of each rule, and the number of rules.
+    charged: BTreeMap<u128, (Permits, usize)>,
     /// The writes of the last two seconds.
     writes: VecDeque<Write>,
     /// The store by the scripts of Redis, if they execute each call too.
@@ -233,9 +233,18 @@ impl Server {
     ) -> (Permits, Option<u128>) {
         let rules = &stored.rules;
         let is_later = **rules != *own;
-        let heard = |charged: &Permits| {
-            let least = charged[..rules.rules().len()].iter().min().copied().unwrap_or(0);
-            if is_later { debt.permits.map(|permits| permits.min(least)) } else { *charged }
+        let count = rules.rules().len();
+        let least_of = |charged: &[u64]| charged.iter().min().copied().unwrap_or(0);
+        let heard = |(charged, of): &(Permits, usize)| {
+            let mut charged = *charged;
+            // Rules that are not as many as those that were charged.
+            if *of != count {
+                let least = least_of(&charged[..*of]);
+                charged[..count].fill(least);
+                charged[count..].fill(0);
+            }
+            let least = least_of(&charged[..count]);
+            if is_later { debt.permits.map(|permits| permits.min(least)) } else { charged }
         };
         if let Some(charged) = self.charged.get(&debt.id) {
             return (heard(charged), None);
@@ -253,9 +262,9 @@ impl Server {
         // A debt of which no permit was charged is not recorded, and may be charged the next time.
         let is_noted = permits.iter().any(|permits| *permits > 0);
         if is_noted {
-            self.charged.insert(debt.id, permits);
+            self.charged.insert(debt.id, (permits, count));
         }
-        (heard(&permits), is_noted.then_some(debt.id))
+        (heard(&(permits, count)), is_noted.then_some(debt.id))
     }
 
     /// Executes a message of a holder.

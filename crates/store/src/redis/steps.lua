@@ -159,5 +159,15 @@ elseif what == 'after_debt' then
     -- Without a decision nothing is changed, and the debt is not charged either.
     if reply:byte(1) > 1 then return reply end
     if decided[2] then packed, full_after, full_is_fresh, clock, ahead = unpack(decided, 2, 6) end
+    -- Other rules may decide now than those that were charged. If they are not as many, the least charge stands for each.
+    local count = #reply > 27 and (#reply - 27) / 7 or 1
+    if #charged ~= 4 * count then
+      local least = COST_MAX
+      for pos = 1, #charged, 4 do
+        local one = struct.unpack('<I4', charged, pos)
+        if one < least then least = one end
+      end
+      charged = struct.pack('<I4', least):rep(count)
+    end
     return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, charged_now
   end

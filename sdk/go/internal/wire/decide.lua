@@ -1301,6 +1301,15 @@ local decided = { decide_any(value, text, ask:sub(request)) }
 reply = decided[1]
 if reply:byte(1) > 1 then return reply end
 if decided[2] then packed, full_after, full_is_fresh, clock, ahead = unpack(decided, 2, 6) end
+local count = #reply > 27 and (#reply - 27) / 7 or 1
+if #charged ~= 4 * count then
+local least = 2147483648
+for pos = 1, #charged, 4 do
+local one = struct.unpack('<I4', charged, pos)
+if one < least then least = one end
+end
+charged = struct.pack('<I4', least):rep(count)
+end
 return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, charged_now
 end
 elseif what == 'leases' then

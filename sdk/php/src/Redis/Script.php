@@ -12,7 +12,7 @@ namespace Sluicegate\Redis;
 final class Script
 {
     /** The SHA-1 of its text. The text itself is read only if a Redis does not have the script. */
-    public const SHA1 = 'd6486e6d4c9e6168725ec58d1307d4b343858836';
+    public const SHA1 = '9e2d4a7b372ada896a179aeae9c1399f3e8f88c2';
 
     /** Returns its text, to the byte. */
     public static function text(): string

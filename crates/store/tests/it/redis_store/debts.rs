@@ -134,6 +134,38 @@ async fn of_a_debt_under_later_rules_as_much_is_paid_as_the_fullest_of_them_took
     assert_eq!(charged, paid, "the bucket took 5, the hour 10");
 }
 
+/// An answer is lost; before the debt is sent again, an edit adds rules or takes some away.
+#[tokio::test]
+async fn a_debt_stays_charged_when_more_or_fewer_rules_decide() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let (store, few) = (connect(&redis.url()).await, bucket(1, 100));
+    let hour = FixedWindow::new(1_000, WindowKind::epoch(Micros::from_secs(3_600)));
+    let rules =
+        few.rules().iter().cloned().chain([NamedRule::new("hour", hour.expect("it is one"))]);
+    let many = Arc::new(RuleSet::new(rules.collect()).expect("they are rules"));
+    let (verb, quota) = (Verb::Peek { cost: Cost::ONE }, Quota::default());
+    for (id, own, other, owed, paid) in
+        [(1, &many, &few, [7, 9], [7, 7]), (2, &few, &many, [7, 0], [7, 0])]
+    {
+        let of_two = |[first, second]: [u64; 2]| {
+            let mut permits = Permits::default();
+            (permits[0], permits[1]) = (first, second);
+            permits
+        };
+        let (key, origin) = ([id], version(id.into()));
+        let debt = Debt { id: id.into(), permits: of_two(owed), charge: Charge::Added };
+        let request =
+            StoreRequest { policy: "p", key: &key, rules: own, verb: &verb, origin, quota };
+        let at = Moment::new(NOW);
+        let ask = || store.charge_and_decide(&debt, &request, &at);
+        assert_eq!(ask().await.expect("an answer").1, debt.permits);
+        assert_eq!(passed_as(version(9), &store, &key, (other, 1), NOW).await, 1);
+        let (answer, charged) = ask().await.expect("an answer by the later rules");
+        let remaining = answer.verdict.decision.remaining;
+        assert_eq!((charged, remaining), (of_two(paid), 92), "of {own:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_debt_is_charged_in_a_cluster_too() {
     let cluster = need!(Cluster::start(ClusterOptions::default()).await);
