@@ -94,6 +94,7 @@ fn propagate(nodes: &[Node], token: &str) -> anyhow::Result<Vec<Duration>> {
     for edit in 0..EDITS {
         let limit = u64::try_from(edit)? + 2;
         // The pause keeps the edits out of step with the nodes' checks.
+        #[expect(clippy::disallowed_methods, reason = "a benchmark waits for other processes")]
         std::thread::park_timeout(Duration::from_millis(fastrand::u64(..300)));
         let begin = Instant::now();
         let editor = &nodes[edit % nodes.len()];
@@ -104,6 +105,7 @@ fn propagate(nodes: &[Node], token: &str) -> anyhow::Result<Vec<Duration>> {
         anyhow::ensure!(status == 200, "edit {edit}: {status} {changed}");
         while !nodes.iter().all(|node| node.limit(token) == Some(limit)) {
             anyhow::ensure!(begin.elapsed() < Duration::from_secs(20), "edit {edit} does not hold");
+            #[expect(clippy::disallowed_methods, reason = "a benchmark waits for other processes")]
             std::thread::park_timeout(LOOK_EVERY);
         }
         took.push(begin.elapsed());

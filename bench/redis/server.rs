@@ -166,6 +166,7 @@ fn connect(port: &str) -> anyhow::Result<TcpStream> {
             stream.set_nodelay(true)?;
             return Ok(stream);
         }
+        #[expect(clippy::disallowed_methods, reason = "a benchmark waits for another process")]
         std::thread::park_timeout(Duration::from_millis(10));
     }
     bail!("no server listens on port {port}")

@@ -92,6 +92,7 @@ fn wait(port: u16) -> anyhow::Result<()> {
             BufReader::new(stream).read_line(&mut line)?;
             return Ok(());
         }
+        #[expect(clippy::disallowed_methods, reason = "a benchmark waits for another process")]
         std::thread::park_timeout(Duration::from_millis(10));
     }
     bail!("throttlecrab-server does not listen on port {port}")

@@ -34,6 +34,7 @@ impl Redis {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Ok(server);
             }
+            #[expect(clippy::disallowed_methods, reason = "a benchmark waits for another process")]
             std::thread::park_timeout(Duration::from_millis(10));
         }
         bail!("redis-server does not listen on port {port}")

@@ -155,6 +155,10 @@ pub(crate) fn block_on<R>(
         // A wake-up since `step` was called makes `park` return at once.
         match alarm {
             Some(at) if !clock.wake_at(at, &waker) => {
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "a wait of a caller ends by its clock or by a wake-up"
+                )]
                 thread::park_timeout(Duration::from(at.since(clock.now())));
             }
             _ => thread::park(),

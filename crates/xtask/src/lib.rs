@@ -24,6 +24,7 @@ pub mod policies;
 pub mod seams;
 pub mod texts;
 pub mod vectors;
+pub mod waits;
 
 use anyhow::{Result, bail};
 

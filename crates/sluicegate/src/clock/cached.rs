@@ -79,6 +79,10 @@ impl CachedClock {
                 while !shared.stop.load(Ordering::Relaxed) {
                     let now = MonotonicClock.now().since(zero);
                     shared.now.store(now.get(), Ordering::Relaxed);
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "the upkeep of a clock sleeps between readings"
+                    )]
                     thread::park_timeout(interval);
                 }
             }

@@ -245,6 +245,7 @@ pub(crate) fn until(is_so: impl Fn() -> bool) {
     let begin = MonotonicClock.now();
     while !is_so() {
         assert!(MonotonicClock.now().get() - begin.get() < Micros::from(PATIENCE).get());
+        #[expect(clippy::disallowed_methods, reason = "another process needs its time")]
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }

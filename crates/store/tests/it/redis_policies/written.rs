@@ -28,7 +28,7 @@ async fn surely(store: &RedisStore, catalog: Catalog, since: Option<i64>) {
             match catalog.publish(store, since).await {
                 Ok(PublishOutcome::Busy)
                 | Err(PublishError::Store(StoreError::Contended { .. })) => {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    tokio::task::yield_now().await;
                 }
                 other => return other.expect("it can be published"),
             }
