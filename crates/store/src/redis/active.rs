@@ -21,7 +21,7 @@ use super::batch::{self, Call, Packet, REPEATS_MAX};
 use super::connection::{Connection, FLIGHTS_MAX};
 use super::error::{ConnectError, ServerErrorReply};
 use super::late::Late;
-use super::load::{Load, WAITING_MAX};
+use super::load::{BusyPeriod, Load, WAITING_MAX};
 use super::setup::{ConnectTarget, ConnectionSetup, load};
 
 /// The longest idle time before the server gets a `PING`, so that neither a dead connection nor a forgetful
@@ -45,9 +45,7 @@ pub(super) struct ActiveConnection<'a> {
     /// Calls in flight.
     flying: usize,
     heard_at: Instant,
-    /// Since when calls have been in flight, as far as it is not accounted for yet, and the number of calls
-    /// that came back since.
-    busy: (Instant, usize),
+    busy: BusyPeriod,
     /// While the script is being loaded again, the number of calls that were sent before and wait for it:
     /// they are the first of those that wait, in the order in which they were sent.
     reloading: Option<usize>,
@@ -96,7 +94,7 @@ impl<'a> ActiveConnection<'a> {
             sent_at: VecDeque::new(),
             flying: 0,
             heard_at: Instant::now(),
-            busy: (Instant::now(), 0),
+            busy: BusyPeriod::begun(Instant::now()),
             reloading: None,
         }
     }
@@ -174,7 +172,7 @@ impl<'a> ActiveConnection<'a> {
     fn send_packet(&mut self, cargo: PacketContent, packet: Packet) {
         let (connection, now) = (self.connection.commands.clone(), Instant::now());
         if self.flights.is_empty() {
-            self.busy = (now, 0);
+            self.busy = BusyPeriod::begun(now);
             self.load.record_call(now);
         }
         self.sent_at.push_back(now);
@@ -193,13 +191,8 @@ impl<'a> ActiveConnection<'a> {
         {
             self.load.record_reply(sent, self.heard_at, now);
         }
-        self.busy.1 += calls;
         self.flying -= calls;
-        let is_over = now.duration_since(self.busy.0) >= self.setup.deadline / 4;
-        if self.flights.is_empty() || is_over {
-            self.load.worked_off(self.busy.1, self.busy.0, now);
-            self.busy = (now, 0);
-        }
+        self.busy.came_back(calls, self.flights.is_empty(), now, self.load);
         self.load.turned(now);
         self.heard_at = now;
         let address = || self.connection.address.clone();

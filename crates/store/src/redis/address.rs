@@ -81,3 +81,24 @@ impl PartialEq for RedisCredentials {
 }
 
 impl Eq for RedisCredentials {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_differ_by_the_user_and_by_the_password() {
+        let login = |user: &str, password: &str| RedisCredentials {
+            user: Some(user.into()),
+            password: Some(password.to_owned().into()),
+        };
+        let both = login("ada", "a");
+        assert_eq!(both, login("ada", "a"));
+        let no_password = RedisCredentials { password: None, ..both.clone() };
+        for other in
+            [login("bea", "a"), login("ada", "b"), no_password, RedisCredentials::default()]
+        {
+            assert_ne!(both, other);
+        }
+    }
+}

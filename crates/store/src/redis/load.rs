@@ -74,6 +74,30 @@ pub(super) struct Load {
 #[derive(Debug)]
 pub(super) struct Ticket(Arc<Load>);
 
+/// A time in which calls were always in flight, as far as it is not accounted for yet.
+#[derive(Debug)]
+pub(super) struct BusyPeriod {
+    since: Instant,
+    /// Calls that came back since.
+    calls: usize,
+}
+
+impl BusyPeriod {
+    pub(super) const fn begun(since: Instant) -> Self {
+        Self { since, calls: 0 }
+    }
+
+    /// Notes that `calls` came back at `now`. `is_over`: none is in flight any more. Long periods are accounted for in
+    /// parts of a quarter of the deadline.
+    pub(super) fn came_back(&mut self, calls: usize, is_over: bool, now: Instant, load: &Load) {
+        self.calls += calls;
+        if is_over || now.saturating_duration_since(self.since) >= load.deadline / 4 {
+            load.worked_off(self.calls, self.since, now);
+            *self = Self::begun(now);
+        }
+    }
+}
+
 impl Load {
     /// Returns a load without calls, each to be answered within `deadline`.
     pub(super) fn new(deadline: Duration) -> Self {
@@ -167,7 +191,7 @@ impl Load {
 
     /// Notes that the server worked `calls` off from `begun` to `now`, without a pause. Single replies are
     /// no measure: a server writes those to all calls that it read together.
-    pub(super) fn worked_off(&self, calls: usize, begun: Instant, now: Instant) {
+    fn worked_off(&self, calls: usize, begun: Instant, now: Instant) {
         let span_ns = micros(now.saturating_duration_since(begun)).saturating_mul(1_000);
         let is_brief = span_ns < micros(self.deadline).saturating_mul(1_000) / 4;
         let Some(each_ns) = span_ns.checked_div(calls as u64) else { return };
@@ -261,6 +285,19 @@ mod tests {
         assert!((100..=101).contains(&room(&load)), "{} at 100 us each", room(&load));
         flush(&load, 100, 10_000);
         assert_eq!(room(&load), ROOM_MIN);
+    }
+
+    #[test]
+    fn calls_that_come_back_in_parts_are_accounted_for_together() {
+        let load = Arc::new(Load::new(DEADLINE));
+        let mut busy = BusyPeriod::begun(at(&load, 0));
+        for part in 1..=6 {
+            busy.came_back(100, false, at(&load, 1_000 * part), &load);
+            let rooms = if part < 5 { 500..=500 } else { 540..=610 };
+            assert!(rooms.contains(&room(&load)), "{} after {part} ms", room(&load));
+        }
+        busy.came_back(300, true, at(&load, 7_000), &load);
+        assert!(room(&load) > 610, "{}: 400 in 2 ms, in two parts", room(&load));
     }
 
     #[test]
