@@ -89,7 +89,10 @@ export default defineConfig({
             { name: 'svelte', test: /node_modules\/(svelte|esm-env|clsx|openapi-fetch)\// },
             // Files that most pages need: one compresses better than thirty.
             { name: 'ui', test: /\/src\/lib\/(ui\/|[a-z.]+\.ts)/ },
-            { name: 'policies', test: /\/src\/policy\/((?!editor)[a-z.]+\.ts|(Confirm|Differences|History|Warnings)\.svelte)/ },
+            {
+              name: 'policies',
+              test: /\/src\/policy\/((?!editor)[a-z.]+\.ts|(Confirm|Differences|History|Warnings)\.svelte)/,
+            },
           ],
         },
       },

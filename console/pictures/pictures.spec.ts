@@ -33,18 +33,29 @@ test('traffic of a policy, with the change that made the difference', async ({ p
     ],
   });
   await ada.ask('POST', '/apps/shop/policies?reason=launch', { document: document(12), state: 'active' });
-  const { secret } = await ada.ask('POST', '/apps/shop/tokens', { name: 'gateway', scopes: ['check'], expires_in_days: 30 });
+  const { secret } = await ada.ask('POST', '/apps/shop/tokens', {
+    name: 'gateway',
+    scopes: ['check'],
+    expires_in_days: 30,
+  });
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
   const end = Date.now() + MINUTES * 60_000;
   let isChanged = false;
   for (let second = 0; Date.now() < end; second += 1) {
     const wanted = 14 + Math.round(5 * Math.sin(second / 17) + 3 * Math.sin(second / 5));
     const body = JSON.stringify({ policy: 'orders.place', key: '203.0.113.7' });
-    await Promise.all(Array.from({ length: wanted }, () => fetch(`${server.http}/v1/check`, { method: 'POST', headers, body })));
+    await Promise.all(
+      Array.from({ length: wanted }, () => fetch(`${server.http}/v1/check`, { method: 'POST', headers, body })),
+    );
     if (!isChanged && Date.now() > end - (MINUTES / 2.5) * 60_000) {
       isChanged = true;
       const reason = encodeURIComponent('spring sale, OPS-41');
-      await ada.ask('PUT', `/apps/shop/policies/orders.place?reason=${reason}`, { document: document(20) }, { 'if-match': '"1"' });
+      await ada.ask(
+        'PUT',
+        `/apps/shop/policies/orders.place?reason=${reason}`,
+        { document: document(20) },
+        { 'if-match': '"1"' },
+      );
     }
     await new Promise((done) => setTimeout(done, 1_000 - (Date.now() % 1_000)));
   }
@@ -58,7 +69,10 @@ test('an edit, with what it changes', async ({ page }) => {
     { name: 'burst', token_bucket: { rate: '100/s', burst: 200 } },
     { name: 'hourly', sliding_window: { limit: 5000, window: '1h' } },
   ];
-  await ada.ask('POST', '/apps/shop/policies', { document: { name: 'search', key: ['header:x-user'], rules }, state: 'active' });
+  await ada.ask('POST', '/apps/shop/policies', {
+    document: { name: 'search', key: ['header:x-user'], rules },
+    state: 'active',
+  });
   await page.goto(`${server.url}/apps/shop/search/edit`);
   await page.getByRole('textbox', { name: 'Burst (at once)' }).first().fill('400');
   await expect(page.getByText('Checked by the server')).toBeVisible();
@@ -66,7 +80,11 @@ test('an edit, with what it changes', async ({ page }) => {
 });
 
 test('a what-if of ten thousand requests', async ({ page }) => {
-  const document = { name: 'web', key: ['remote_ip'], rules: [{ name: 'minute', fixed_window: { limit: 60, window: '1m' } }] };
+  const document = {
+    name: 'web',
+    key: ['remote_ip'],
+    rules: [{ name: 'minute', fixed_window: { limit: 60, window: '1m' } }],
+  };
   await ada.ask('POST', '/apps/shop/policies', { document, state: 'active' });
   await page.goto(`${server.url}/whatif?app=shop&policy=web`);
   const log = process.env.ACCESS_LOG;

@@ -36,7 +36,8 @@ test('from the printed link to a request that the chart shows in nine interactio
   const probe = page.getByRole('slider', { name: /^Counts over time/ });
   const tip = page.locator('.plot .tip');
   await probe.focus();
-  for (let step = 0; step < 5 && !/allowed 1$/.test(await tip.innerText()); step += 1) await page.keyboard.press('ArrowLeft');
+  for (let step = 0; step < 5 && !/allowed 1$/.test(await tip.innerText()); step += 1)
+    await page.keyboard.press('ArrowLeft');
   await expect(tip).toHaveText(/^\d\d:\d\d:\d0 · allowed 1$/);
   await expect(probe).toHaveAttribute('aria-valuetext', /allowed 1$/);
   await page.keyboard.press('Escape');
@@ -45,7 +46,14 @@ test('from the printed link to a request that the chart shows in nine interactio
   await expect(tip).toBeVisible();
 
   // A change of the policy is a mark, which says whose it is and leads to the comparison.
-  const { version } = await page.evaluate(async () => (await fetch('/v1/admin/apps/demo/policies/login/shadow?reason=attack&force=true', { method: 'POST', headers: { 'if-match': '"1"' } })).json());
+  const { version } = await page.evaluate(async () =>
+    (
+      await fetch('/v1/admin/apps/demo/policies/login/shadow?reason=attack&force=true', {
+        method: 'POST',
+        headers: { 'if-match': '"1"' },
+      })
+    ).json(),
+  );
   expect(version).toBe(2);
   const mark = page.getByRole('button', { name: /login v2 · ada/ });
   await expect(mark).toBeVisible({ timeout: 10_000 });
@@ -57,9 +65,15 @@ test('from the printed link to a request that the chart shows in nine interactio
 
   // The same numbers elsewhere: beside the policy in the list, and where its limit is changed.
   await page.getByRole('link', { name: 'Edit', exact: true }).click();
-  await expect(page.getByText(/Last 24 hours: 0 of 1 requests refused; the busiest 5 minutes had 0.00333\/s/)).toBeVisible();
+  await expect(
+    page.getByText(/Last 24 hours: 0 of 1 requests refused; the busiest 5 minutes had 0.00333\/s/),
+  ).toBeVisible();
   await page.goto(`${server.url}/apps/demo`);
-  await expect(page.getByRole('row', { name: /^login/ }).getByRole('img')).toHaveAccessibleName('1 in the last 5 minutes, 0 of them refused');
+  await expect(page.getByRole('row', { name: /^login/ }).getByRole('img')).toHaveAccessibleName(
+    '1 in the last 5 minutes, 0 of them refused',
+  );
   await page.goto(`${server.url}/apps`);
-  await expect(page.getByRole('row', { name: /^demo/ }).getByRole('img')).toHaveAccessibleName('1 in the last 5 minutes, 0 of them refused');
+  await expect(page.getByRole('row', { name: /^demo/ }).getByRole('img')).toHaveAccessibleName(
+    '1 in the last 5 minutes, 0 of them refused',
+  );
 });

@@ -26,14 +26,34 @@ export class Database {
     const folder = mkdtempSync(join(tmpdir(), 'sluicegate-postgres-'));
     if (process.getuid?.() === 0) execFileSync('chown', ['postgres', folder]);
     const database = new Database(folder, await freePort());
-    const [program, ...args] = database.command('initdb', '-A', 'trust', '-U', 'root', '--no-sync', '-E', 'UTF8', '--locale=C');
+    const [program, ...args] = database.command(
+      'initdb',
+      '-A',
+      'trust',
+      '-U',
+      'root',
+      '--no-sync',
+      '-E',
+      'UTF8',
+      '--locale=C',
+    );
     execFileSync(program!, args, { stdio: 'ignore' });
     await database.start();
     return database;
   }
 
   async start(): Promise<void> {
-    const [program, ...args] = this.command('postgres', '-p', String(this.port), '-k', this.folder, '-h', '127.0.0.1', '-c', 'fsync=off');
+    const [program, ...args] = this.command(
+      'postgres',
+      '-p',
+      String(this.port),
+      '-k',
+      this.folder,
+      '-h',
+      '127.0.0.1',
+      '-c',
+      'fsync=off',
+    );
     this.child = spawn(program!, args, { stdio: 'ignore' });
     const end = Date.now() + START_MS;
     while (!(await answers(this.port))) {
@@ -55,7 +75,11 @@ export class Database {
   }
 
   private command(program: string, ...args: string[]): string[] {
-    const found = readdirSync(VERSIONS).map((version) => join(VERSIONS, version, 'bin', program)).filter(existsSync).sort().at(-1)!;
+    const found = readdirSync(VERSIONS)
+      .map((version) => join(VERSIONS, version, 'bin', program))
+      .filter(existsSync)
+      .sort()
+      .at(-1)!;
     const words = [found, '-D', join(this.folder, 'data'), ...args];
     const other = ['setpriv', '--reuid=postgres', '--regid=postgres', '--clear-groups', '--pdeathsig', 'KILL', '--'];
     return process.getuid?.() === 0 ? [...other, ...words] : words;

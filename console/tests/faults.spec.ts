@@ -21,7 +21,11 @@ test.describe('a catalog that is killed', () => {
     await ada.ask('POST', '/apps', { name: 'shop' });
     const rules = [{ name: 'minute', fixed_window: { limit: 5, window: '1m' } }];
     await ada.ask('POST', '/apps/shop/policies', { document: { name: 'login', rules }, state: 'shadow' });
-    ({ secret } = await ada.ask('POST', '/apps/shop/tokens', { name: 'gateway', scopes: ['check'], expires_in_days: 1 }));
+    ({ secret } = await ada.ask('POST', '/apps/shop/tokens', {
+      name: 'gateway',
+      scopes: ['check'],
+      expires_in_days: 1,
+    }));
     await ada.addPerson({ name: 'bea', roles: { shop: 'owner' } });
     await ada.addPerson({ name: 'vic', roles: { shop: 'viewer' } });
   });
@@ -42,7 +46,11 @@ test.describe('a catalog that is killed', () => {
     await limit.fill('50');
     await expect(gone).toBeVisible({ timeout: SEEN_MS });
     const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
-    const decided = await fetch(`${server.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'login', key: 'alice' }) });
+    const decided = await fetch(`${server.http}/v1/check`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ policy: 'login', key: 'alice' }),
+    });
     expect(decided.status).toBe(200);
     await page.getByRole('button', { name: 'Save in shadow' }).click();
     // The banner, and beside the button the reason why nothing was saved.
@@ -58,12 +66,17 @@ test.describe('a catalog that is killed', () => {
     await expect(page.getByText('login saved as v2')).toBeVisible();
   });
 
-  test('what was read stays, what is opened waits, and both go on when the catalog is back', async ({ page, context }) => {
+  test('what was read stays, what is opened waits, and both go on when the catalog is back', async ({
+    page,
+    context,
+  }) => {
     test.setTimeout(120_000);
     await page.goto(`${server.url}/apps/shop/members`);
     await settled(page);
     await database.kill();
-    await expect(page.getByRole('alert').filter({ hasText: 'you cannot change anything' })).toBeVisible({ timeout: SEEN_MS });
+    await expect(page.getByRole('alert').filter({ hasText: 'you cannot change anything' })).toBeVisible({
+      timeout: SEEN_MS,
+    });
     await page.getByLabel('Role of vic').selectOption('owner');
     await expect(page.getByLabel('Role of vic'), 'what was read stays').toBeVisible();
     const opened = await context.newPage();
@@ -87,12 +100,24 @@ test('every page shows nodes that decide without the store', async ({ page, cont
   test.setTimeout(90_000);
   const port = await freePort();
   let redis = await startRedis(port);
-  const server = await startServer({ seed: '../examples/policies.yaml', env: { SLUICEGATE__STORE__URL: `redis://127.0.0.1:${port}` } });
+  const server = await startServer({
+    seed: '../examples/policies.yaml',
+    env: { SLUICEGATE__STORE__URL: `redis://127.0.0.1:${port}` },
+  });
   try {
     const ada = await Api.setUp(server);
-    const { secret } = await ada.ask('POST', '/apps/demo/tokens', { name: 'caller', scopes: ['check'], expires_in_days: 1 });
+    const { secret } = await ada.ask('POST', '/apps/demo/tokens', {
+      name: 'caller',
+      scopes: ['check'],
+      expires_in_days: 1,
+    });
     const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
-    const check = () => fetch(`${server.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'login', key: 'alice' }) });
+    const check = () =>
+      fetch(`${server.http}/v1/check`, {
+        method: 'POST',
+        headers,
+        body: JSON.stringify({ policy: 'login', key: 'alice' }),
+      });
     await enter(context, server, 'ada');
     await page.goto(`${server.url}/apps`);
     await settled(page);
@@ -132,9 +157,18 @@ test.describe('a stream', () => {
     const streams: string[] = [];
     context.on('request', (request) => request.url().includes('/stream') && streams.push(request.url()));
     await enter(context, world, 'bea');
-    const { secret } = await world.ada.ask('POST', '/apps/demo/tokens', { name: 'live', scopes: ['check'], expires_in_days: 1 });
+    const { secret } = await world.ada.ask('POST', '/apps/demo/tokens', {
+      name: 'live',
+      scopes: ['check'],
+      expires_in_days: 1,
+    });
     const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
-    const check = () => fetch(`${world.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'login', key: 'live' }) });
+    const check = () =>
+      fetch(`${world.http}/v1/check`, {
+        method: 'POST',
+        headers,
+        body: JSON.stringify({ policy: 'login', key: 'live' }),
+      });
     const live = (tab = page) => tab.getByText(/Now on .+: \d+ requests?\/s/);
 
     await context.route('**/stream?**', (route) => route.abort());
@@ -162,7 +196,9 @@ test.describe('a stream', () => {
 
     // A change elsewhere is seen at once.
     const { version } = await world.ada.ask('GET', '/apps/demo/policies/login');
-    await world.ada.ask('POST', '/apps/demo/policies/login/shadow?reason=elsewhere&force=true', undefined, { 'if-match': `"${version}"` });
+    await world.ada.ask('POST', '/apps/demo/policies/login/shadow?reason=elsewhere&force=true', undefined, {
+      'if-match': `"${version}"`,
+    });
     await expect(second.getByText(/Latest change: .*elsewhere/)).toBeVisible({ timeout: 4_000 });
   });
 });

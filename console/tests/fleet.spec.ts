@@ -19,19 +19,25 @@ test('two nodes are two dots, and one that was stopped is no longer there', asyn
   await page.goto(`${world.url}/nodes`);
   await settled(page);
   await expect
-    .poll(async () => {
-      await page.clock.runFor(6_000);
-      return page.getByRole('main').innerText();
-    }, { timeout: 20_000 })
+    .poll(
+      async () => {
+        await page.clock.runFor(6_000);
+        return page.getByRole('main').innerText();
+      },
+      { timeout: 20_000 },
+    )
     .toMatch(/in force on 2 of 2 nodes/);
   await expect(page.getByRole('cell', { name: 'ready', exact: true })).toHaveCount(2);
   await expect(page.getByRole('link', { name: /in force on 2 of 2 nodes/ }).locator('i.current')).toHaveCount(2);
   await second.stop();
   await expect
-    .poll(async () => {
-      await page.clock.runFor(6_000);
-      return page.getByRole('main').innerText();
-    }, { timeout: 20_000 })
+    .poll(
+      async () => {
+        await page.clock.runFor(6_000);
+        return page.getByRole('main').innerText();
+      },
+      { timeout: 20_000 },
+    )
     .toMatch(/in force on 1 of 1 node/);
 });
 
@@ -49,13 +55,19 @@ test('a node whose clock is five minutes behind lives, and its clock is named', 
   await page.goto(`${world.url}/nodes`);
   // Its second report is known to be new, whatever its time.
   await expect(page.getByRole('main')).toContainText(/in force on 2 of 2 nodes/, { timeout: 30_000 });
-  await expect(page.getByRole('row', { name: /^behind/ })).toContainText(/ready.*clock (29\d|30\d) s behind/s, { timeout: 30_000 });
+  await expect(page.getByRole('row', { name: /^behind/ })).toContainText(/ready.*clock (29\d|30\d) s behind/s, {
+    timeout: 30_000,
+  });
   await second.stop();
 });
 
 test('what is refused is seen in the lists, worst first', async ({ context, page }) => {
   test.setTimeout(60_000);
-  const { secret } = await world.ada.ask('POST', '/apps/demo/tokens', { name: 'caller', scopes: ['check'], expires_in_days: 1 });
+  const { secret } = await world.ada.ask('POST', '/apps/demo/tokens', {
+    name: 'caller',
+    scopes: ['check'],
+    expires_in_days: 1,
+  });
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
   const body = JSON.stringify({ policy: 'login', key: 'alice' });
   const check = async () => (await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body })).status;

@@ -52,7 +52,9 @@ test('what has the focus is seen: no bar hides it', async ({ context, page }) =>
       const element = document.activeElement;
       if (!element || element === document.body || element.closest('header, nav')) return '';
       const box = element.getBoundingClientRect();
-      const bars = [...document.querySelectorAll('header, nav')].filter((bar) => ['fixed', 'sticky'].includes(getComputedStyle(bar).position));
+      const bars = [...document.querySelectorAll('header, nav')].filter((bar) =>
+        ['fixed', 'sticky'].includes(getComputedStyle(bar).position),
+      );
       const isHidden = bars.some((bar) => {
         const over = bar.getBoundingClientRect();
         return over.height > 0 && over.top <= box.top && over.bottom >= box.bottom;

@@ -162,7 +162,9 @@ export async function enter(context: BrowserContext, server: Server, name: strin
   const cookie = known.get(name) ?? (await Api.signIn(server, name)).cookie;
   known.set(name, cookie);
   const [key = '', value = ''] = cookie.split(/=(.*)/);
-  await context.addCookies([{ name: key, value, url: server.url.replace('http:', 'https:'), httpOnly: true, secure: true, sameSite: 'Strict' }]);
+  await context.addCookies([
+    { name: key, value, url: server.url.replace('http:', 'https:'), httpOnly: true, secure: true, sameSite: 'Strict' },
+  ]);
 }
 
 /** The browser. Without it, tests are skipped; with `CI=true` they fail instead. */
@@ -196,7 +198,8 @@ export const test = base.extend<{ browserIsThere: void; watched: string[] }>({
         const origin = new URL(request.frame().url() === 'about:blank' ? request.url() : request.frame().url()).origin;
         // People may go elsewhere, for example to sign in; pages may not send requests elsewhere.
         if (request.isNavigationRequest()) return;
-        if (url.protocol !== 'data:' && url.origin !== origin) wrong.push(`request leaves the origin: ${request.url()}`);
+        if (url.protocol !== 'data:' && url.origin !== origin)
+          wrong.push(`request leaves the origin: ${request.url()}`);
       });
       context.on('weberror', (error) => wrong.push(`error in the page: ${error.error()}`));
       await use(wrong);

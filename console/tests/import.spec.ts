@@ -29,7 +29,10 @@ for (const [source, text] of Object.entries(EXAMPLES)) {
   });
 }
 
-test('notes lead to their lines, errors too, and a policy that is there already is named', async ({ context, page }) => {
+test('notes lead to their lines, errors too, and a policy that is there already is named', async ({
+  context,
+  page,
+}) => {
   await enter(context, world, 'bea');
   await page.goto(`${world.url}/import?app=demo`);
   const area = page.getByRole('textbox', { name: 'Configuration' });
@@ -39,7 +42,9 @@ test('notes lead to their lines, errors too, and a policy that is there already 
   await expect(page.getByRole('heading', { name: 'No limit that can be imported.' })).toBeVisible();
   await expect(page.getByRole('heading', { name: 'More passes than before' })).toBeVisible();
   await page.getByRole('button', { name: 'Line 2' }).click();
-  const selected = await area.evaluate((field: HTMLTextAreaElement) => field.value.slice(field.selectionStart, field.selectionEnd));
+  const selected = await area.evaluate((field: HTMLTextAreaElement) =>
+    field.value.slice(field.selectionStart, field.selectionEnd),
+  );
   expect(selected).toMatch(/^limit_req_zone \$arg_x/);
   await page.getByRole('checkbox', { name: 'Import also if more passes than before' }).uncheck();
   await area.fill('http {\n');
@@ -61,7 +66,13 @@ test('a viewer sees the preview and creates nothing', async ({ context, page }) 
   await expect(page.getByRole('button', { name: /^Create 1 policy/ })).toHaveAttribute('aria-disabled', 'true');
   const forced = await page.evaluate(async () => {
     const body = JSON.stringify({ document: { name: 'x', rules: [{ token_bucket: { rate: '1/s' } }] } });
-    return (await fetch('/v1/admin/apps/demo/policies', { method: 'POST', headers: { 'content-type': 'application/json' }, body })).status;
+    return (
+      await fetch('/v1/admin/apps/demo/policies', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body,
+      })
+    ).status;
   });
   expect(forced).toBe(403);
 });

@@ -26,22 +26,35 @@ async function startIncident(env: Record<string, string> = {}): Promise<Incident
   await ada.ask('POST', '/apps', { name: 'shop' });
   await ada.addPerson({ name: 'bea', roles: { shop: 'owner', demo: 'owner' } });
   await ada.addPerson({ name: 'vic', roles: { shop: 'viewer', demo: 'viewer' } });
-  const { secret } = await ada.ask('POST', '/apps/shop/tokens', { name: 'caller', scopes: ['check'], expires_in_days: 90 });
+  const { secret } = await ada.ask('POST', '/apps/shop/tokens', {
+    name: 'caller',
+    scopes: ['check'],
+    expires_in_days: 90,
+  });
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
   const check = async (policy: string, key: string, times: number) => {
-    for (let time = 0; time < times; time += 1) await fetch(`${server.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy, key }) });
+    for (let time = 0; time < times; time += 1)
+      await fetch(`${server.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy, key }) });
   };
   return { ...server, ada, check };
 }
 
-async function addPolicy({ ada }: Incident, name: string, limit: number, state: 'active' | 'shadow', more: object = {}): Promise<void> {
+async function addPolicy(
+  { ada }: Incident,
+  name: string,
+  limit: number,
+  state: 'active' | 'shadow',
+  more: object = {},
+): Promise<void> {
   const document = { name, rules: [{ name: 'main', fixed_window: { limit, window: '1h' } }], ...more };
   await ada.ask('POST', '/apps/shop/policies?reason=new', { document, state });
 }
 
 async function setState({ ada }: Incident, policy: string, state: 'activate' | 'shadow'): Promise<void> {
   const { version } = await ada.ask('GET', `/apps/shop/policies/${policy}`);
-  await ada.ask('POST', `/apps/shop/policies/${policy}/${state}?reason=test&force=true`, undefined, { 'if-match': `"${version}"` });
+  await ada.ask('POST', `/apps/shop/policies/${policy}/${state}?reason=test&force=true`, undefined, {
+    'if-match': `"${version}"`,
+  });
 }
 
 /** Runs lines that a page shows, as somebody who types the password. */
@@ -69,7 +82,10 @@ test.describe('with one server', () => {
     await settled(page);
   };
 
-  test('the sentence of a chart has what was refused and what would have been, for screen readers too', async ({ context, page }) => {
+  test('the sentence of a chart has what was refused and what would have been, for screen readers too', async ({
+    context,
+    page,
+  }) => {
     test.setTimeout(90_000);
     await addPolicy(server, 'carts.read', 1, 'active');
     await server.check('carts.read', 'a', 5);
@@ -84,7 +100,12 @@ test.describe('with one server', () => {
     await expect(page.getByText(sentence)).toBeVisible();
     // The axis begins at zero and has round rates.
     await expect(page.locator('.plot > .small').filter({ hasText: /^0$/ })).toBeVisible();
-    await expect(page.locator('.plot > .small').filter({ hasText: /^\d{1,2}\/min$/ }).first()).toBeVisible();
+    await expect(
+      page
+        .locator('.plot > .small')
+        .filter({ hasText: /^\d{1,2}\/min$/ })
+        .first(),
+    ).toBeVisible();
   });
 
   test('an open page shows what others change, and its times go on', async ({ context, page }) => {
@@ -109,11 +130,17 @@ test.describe('with one server', () => {
     await expect(list.getByRole('listitem').first()).toContainText('ada created the policy mails.send');
     // The entries that filled the list: wrong passwords of others, and test requests.
     for (let time = 0; time < 3; time += 1) {
-      await fetch(`${server.url}/v1/admin/session`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ account: 'eve', password: 'guess' }) });
+      await fetch(`${server.url}/v1/admin/session`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ account: 'eve', password: 'guess' }),
+      });
       await server.ada.ask('POST', '/apps/shop/policies/mails.send/keys/try', { key: 'console' });
     }
     await setState(server, 'mails.send', 'activate');
-    await expect(list.getByRole('listitem').first()).toContainText('ada activated the policy mails.send', { timeout: FOLLOWED_MS });
+    await expect(list.getByRole('listitem').first()).toContainText('ada activated the policy mails.send', {
+      timeout: FOLLOWED_MS,
+    });
     await expect(list.getByText(/eve|test request|key\.try/)).toHaveCount(0);
     await list.getByRole('link', { name: 'Compare v1 → v2' }).first().click();
     await expect(page).toHaveURL(/mails\.send\/versions\?from=1&to=2$/);
@@ -148,7 +175,8 @@ test.describe('with one server', () => {
   test('a denied attempt is a sentence about what it was about, and found by it', async ({ context, page }) => {
     await addPolicy(server, 'orders.create2', 100, 'shadow');
     const vic = await Api.signIn(server, 'vic');
-    const denied = async (method: string, path: string, body?: unknown) => expect((await vic.send(method, path, body, { 'if-match': '"1"' })).status).toBe(403);
+    const denied = async (method: string, path: string, body?: unknown) =>
+      expect((await vic.send(method, path, body, { 'if-match': '"1"' })).status).toBe(403);
     await denied('DELETE', '/apps/shop/policies/orders.create2');
     await denied('PUT', '/apps/shop/members/vic', { role: 'owner' });
     await denied('POST', '/accounts', { name: 'mallory' });
@@ -165,14 +193,18 @@ test.describe('with one server', () => {
     await page.getByLabel('Target').press('Enter');
     await expect(entries).toHaveCount(1);
     await page.getByRole('button', { name: '中文' }).click();
-    await expect(page.getByRole('list', { name: '审计' }).getByRole('listitem')).toContainText(/vic\s+被拒：删除策略 orders\.create2/);
+    await expect(page.getByRole('list', { name: '审计' }).getByRole('listitem')).toContainText(
+      /vic\s+被拒：删除策略 orders\.create2/,
+    );
   });
 
   test('a test request has words in the audit, and is in its filter', async ({ context, page }) => {
     await addPolicy(server, 'login2', 100, 'shadow');
     await server.ada.ask('POST', '/apps/shop/policies/login2/keys/try', { key: 'console' });
     await openedAs(context, page, 'ada', '/audit?target=login2');
-    await expect(page.getByRole('list', { name: 'Audit' }).getByRole('listitem').first()).toContainText('sent a test request for the key console to login2');
+    await expect(page.getByRole('list', { name: 'Audit' }).getByRole('listitem').first()).toContainText(
+      'sent a test request for the key console to login2',
+    );
     await page.getByLabel('Action').selectOption('key.try');
     await expect(page.getByRole('list', { name: 'Audit' }).getByRole('listitem')).toHaveCount(1);
   });
@@ -183,7 +215,10 @@ test.describe('with one server', () => {
     await expect(page.getByText('Checked by the server')).toBeVisible();
     await expect(page.getByLabel('Why (needed to save as active)')).toBeVisible();
     const writes: string[] = [];
-    page.on('request', (request) => request.method() === 'POST' && /policies$/.test(request.url()) && writes.push(request.url()));
+    page.on(
+      'request',
+      (request) => request.method() === 'POST' && /policies$/.test(request.url()) && writes.push(request.url()),
+    );
     await page.getByRole('button', { name: 'Save as active' }).click();
     const why = page.getByLabel('Why', { exact: true });
     await expect(why).toBeFocused();
@@ -235,18 +270,29 @@ test.describe('with one server', () => {
     // Only the apps that the account may see.
     await context.clearCookies();
     await openedAs(context, page, 'vic', '/');
-    await expect(page.getByRole('region', { name: 'Latest changes of policies' }).getByRole('listitem').first()).toBeVisible();
+    await expect(
+      page.getByRole('region', { name: 'Latest changes of policies' }).getByRole('listitem').first(),
+    ).toBeVisible();
     await expect(warning).toHaveCount(0);
   });
 
   test('apps with the most refused requests come first, whatever their share', async ({ context, page }) => {
     test.setTimeout(90_000);
     await server.ada.ask('POST', '/apps', { name: 'aa-small' });
-    const { secret } = await server.ada.ask('POST', '/apps/aa-small/tokens', { name: 'caller', scopes: ['check'], expires_in_days: 90 });
+    const { secret } = await server.ada.ask('POST', '/apps/aa-small/tokens', {
+      name: 'caller',
+      scopes: ['check'],
+      expires_in_days: 90,
+    });
     const document = { name: 'small.one', rules: [{ name: 'main', fixed_window: { limit: 1, window: '1h' } }] };
     await server.ada.ask('POST', '/apps/aa-small/policies?reason=new', { document, state: 'active' });
     const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
-    for (let time = 0; time < 3; time += 1) await fetch(`${server.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'small.one', key: 'a' }) });
+    for (let time = 0; time < 3; time += 1)
+      await fetch(`${server.http}/v1/check`, {
+        method: 'POST',
+        headers,
+        body: JSON.stringify({ policy: 'small.one', key: 'a' }),
+      });
     await addPolicy(server, 'big.one', 10, 'active');
     await server.check('big.one', 'a', 20);
     await openedAs(context, page, 'ada', '/');
@@ -256,15 +302,23 @@ test.describe('with one server', () => {
     await expect(rows.nth(1)).toContainText('aa-small');
   });
 
-  test('every command that a page shows works with what its reader has, at the address of the server', async ({ context, page }) => {
+  test('every command that a page shows works with what its reader has, at the address of the server', async ({
+    context,
+    page,
+  }) => {
     await openedAs(context, page, 'bea', '/apps/shop/tokens');
     await page.getByRole('button', { name: 'New token' }).click();
     await page.getByLabel('Name', { exact: true }).fill('edge');
     await page.getByRole('button', { name: 'Create token' }).click();
     const code = page.locator('dialog pre');
     await expect(code).toContainText(`curl ${server.http}/v1/check`);
-    const secret = /sgt_\w+/.exec(await code.innerText())?.[0] ?? /SLUICEGATE_TOKEN=(\S+)/.exec(await code.innerText())![1]!;
-    const answer = await fetch(`${server.http}/v1/check`, { method: 'POST', headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' }, body: JSON.stringify({ policy: 'carts.read', key: 'alice' }) });
+    const secret =
+      /sgt_\w+/.exec(await code.innerText())?.[0] ?? /SLUICEGATE_TOKEN=(\S+)/.exec(await code.innerText())![1]!;
+    const answer = await fetch(`${server.http}/v1/check`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ policy: 'carts.read', key: 'alice' }),
+    });
     expect([200, 404, 429]).toContain(answer.status);
     // A token that may not read policies has no line that does.
     await expect(page.locator('dialog').getByRole('button', { name: 'sluicegate', exact: true })).toHaveCount(0);
@@ -278,25 +332,48 @@ test.describe('with one server', () => {
       return page.locator('details.code pre').last().innerText();
     };
     const members = await shown('/apps/shop/members');
-    expect(members).toBe(`export SLUICEGATE_ADMIN_URL=${server.url}\nsluicegate login --name bea\nsluicegate members set ACCOUNT --app shop --role viewer`);
+    expect(members).toBe(
+      `export SLUICEGATE_ADMIN_URL=${server.url}\nsluicegate login --name bea\nsluicegate members set ACCOUNT --app shop --role viewer`,
+    );
     await run(members.replace('ACCOUNT', 'ada'));
-    expect((await server.ada.ask('GET', '/apps/shop/members')).items.map(({ account }: { account: string }) => account)).toContain('ada');
+    expect(
+      (await server.ada.ask('GET', '/apps/shop/members')).items.map(({ account }: { account: string }) => account),
+    ).toContain('ada');
     expect(await run((await shown('/nodes')).replace('PASSWORD', PASSWORD))).toContain(`"listen":["${server.http}"]`);
-    expect(await shown('/keys?app=demo&policy=login&key=kim')).toBe(`sluicegate explain login kim --app demo --to ${server.http}`);
+    expect(await shown('/keys?app=demo&policy=login&key=kim')).toBe(
+      `sluicegate explain login kim --app demo --to ${server.http}`,
+    );
   });
 
   for (const width of [720, 768, 900, 1_024, 1_100, 1_279]) {
     test(`tables fit into ${width} px`, async ({ context, page }) => {
       // Numbers in all columns, long limits and names.
       const name = `a-policy-with-a-long-name-${width}`;
-      await addPolicy(server, name, 1, 'active', { key: ['header:x-tenant', 'path'], overrides: [{ key: 'a|b', rules: [{ name: 'main', fixed_window: { limit: 5_000_000, window: '1h' } }] }] });
+      await addPolicy(server, name, 1, 'active', {
+        key: ['header:x-tenant', 'path'],
+        overrides: [{ key: 'a|b', rules: [{ name: 'main', fixed_window: { limit: 5_000_000, window: '1h' } }] }],
+      });
       await server.check(name, 'a', 3);
       await page.setViewportSize({ width, height: 800 });
       await enter(context, server, 'ada');
-      for (const path of ['/', '/apps', '/apps/demo', '/apps/shop', '/apps/shop/members', '/apps/shop/tokens', '/apps/shop/audit', '/apps/demo/login', '/accounts', '/nodes', '/audit']) {
+      for (const path of [
+        '/',
+        '/apps',
+        '/apps/demo',
+        '/apps/shop',
+        '/apps/shop/members',
+        '/apps/shop/tokens',
+        '/apps/shop/audit',
+        '/apps/demo/login',
+        '/accounts',
+        '/nodes',
+        '/audit',
+      ]) {
         await page.goto(server.url + path);
         await settled(page);
-        const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        const over = await page.evaluate(
+          () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+        );
         expect(over, path).toBeLessThanOrEqual(0);
       }
       await page.goto(`${server.url}/apps/shop`);
@@ -329,7 +406,10 @@ test.describe('with one server', () => {
     await expect(box).toBeFocused();
     // The browser reports that a dialog was closed in a later task: both keys come before it.
     await page.evaluate(() => {
-      const press = (init: KeyboardEventInit) => document.activeElement?.dispatchEvent(new KeyboardEvent('keydown', { ...init, bubbles: true, cancelable: true }));
+      const press = (init: KeyboardEventInit) =>
+        document.activeElement?.dispatchEvent(
+          new KeyboardEvent('keydown', { ...init, bubbles: true, cancelable: true }),
+        );
       press({ key: 'Escape' });
       document.querySelector('dialog')?.close();
       press({ key: 'k', ctrlKey: true });
@@ -381,7 +461,10 @@ test.describe('with one server', () => {
     await expect(page.getByLabel('App', { exact: true })).toHaveValue('shop');
   });
 
-  test('an empty log is an error in a sentence, and the line of the limit moves by Home and End', async ({ context, page }) => {
+  test('an empty log is an error in a sentence, and the line of the limit moves by Home and End', async ({
+    context,
+    page,
+  }) => {
     await openedAs(context, page, 'bea', '/whatif?app=demo&policy=login');
     const log = (text: string) => ({ name: 'access.log', mimeType: 'text/plain', buffer: Buffer.from(text) });
     await page.locator('input[type=file]').setInputFiles(log(''));
@@ -408,7 +491,11 @@ test('overload, decisions without the store and refusals by a limit are three nu
   try {
     await addPolicy(server, 'sessions.create', 3, 'active');
     await addPolicy(server, 'sessions.read', 1_000, 'shadow');
-    const { secret } = await server.ada.ask('POST', '/apps/shop/tokens', { name: 'load', scopes: ['check'], expires_in_days: 1 });
+    const { secret } = await server.ada.ask('POST', '/apps/shop/tokens', {
+      name: 'load',
+      scopes: ['check'],
+      expires_in_days: 1,
+    });
     const headers = { authorization: `Bearer ${secret}` };
     await expect(async () => {
       await server.check('sessions.create', 'greedy', 6);
@@ -419,13 +506,17 @@ test('overload, decisions without the store and refusals by a limit are three nu
     // A shadow is counted in whole buckets of ten seconds.
     await page.waitForTimeout(11_000);
     for (const policy of ['sessions.create', 'sessions.read']) {
-      for (let time = 0; time < 10 && shed < 50; time += 1) shed += (await burst(server.http, headers, policy, 800)).shed ?? 0;
+      for (let time = 0; time < 10 && shed < 50; time += 1)
+        shed += (await burst(server.http, headers, policy, 800)).shed ?? 0;
       expect(shed).toBeGreaterThan(0);
       shed = 0;
     }
     await enter(context, server, 'bea');
     await page.goto(`${server.url}/apps/shop/sessions.create`);
-    await expect(chart(page)).toHaveAccessibleName(/requests in the last 15 min: \S+% refused,? (.*, )?(and )?\S+% met an overloaded store/, { timeout: COUNTED_MS });
+    await expect(chart(page)).toHaveAccessibleName(
+      /requests in the last 15 min: \S+% refused,? (.*, )?(and )?\S+% met an overloaded store/,
+      { timeout: COUNTED_MS },
+    );
     await expect(page.getByText('Overload is no limit')).toBeVisible();
     await page.getByRole('button', { name: 'As table' }).click();
     await expect(page.getByRole('columnheader', { name: 'overload' })).toBeVisible();
@@ -443,7 +534,9 @@ test('overload, decisions without the store and refusals by a limit are three nu
     const row = page.getByRole('region', { name: 'Apps' }).getByRole('listitem').filter({ hasText: 'shop' });
     await expect(row).toContainText(/[\d,]+ met an overloaded store/, { timeout: COUNTED_MS });
     await page.goto(`${server.url}/apps/shop`);
-    await expect(page.getByRole('row', { name: /^sessions\.create/ })).toContainText(/% overload/, { timeout: COUNTED_MS });
+    await expect(page.getByRole('row', { name: /^sessions\.create/ })).toContainText(/% overload/, {
+      timeout: COUNTED_MS,
+    });
   } finally {
     await server.stop();
     await redis.stop();
@@ -464,11 +557,16 @@ test('a setup link is taken in an open tab, and pages without an app say who mak
     await page.getByRole('button', { name: 'Create account' }).click();
     await page.getByRole('link', { name: 'Later' }).click();
     // The empty overview shows a command that an administrator can run.
-    await expect(page.locator('pre')).toHaveText(`export SLUICEGATE_ADMIN_URL=${server.url}\nsluicegate login --name ada\nsluicegate apps create shop`);
+    await expect(page.locator('pre')).toHaveText(
+      `export SLUICEGATE_ADMIN_URL=${server.url}\nsluicegate login --name ada\nsluicegate apps create shop`,
+    );
     const lines = await page.locator('pre').innerText();
     for (const path of ['/keys', '/whatif', '/import']) {
       await page.goto(server.url + path);
-      await expect(page.getByText('An app owns policies, tokens and members. Create the first one.'), path).toBeVisible();
+      await expect(
+        page.getByText('An app owns policies, tokens and members. Create the first one.'),
+        path,
+      ).toBeVisible();
     }
     await run(lines);
     await page.goto(`${server.url}/apps`);

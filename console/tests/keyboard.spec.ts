@@ -26,7 +26,13 @@ test('a policy is changed and saved by the keyboard alone', async ({ page }) => 
   const rules = [{ name: 'burst', token_bucket: { rate: '100/s', burst: 200 } }];
   await world.ada.ask('POST', '/apps/shop/policies', { document: { name: 'by.keyboard', rules }, state: 'active' });
   await page.goto(`${world.url}/apps/shop/by.keyboard`);
-  await tabTo(page, page.getByRole('link', { name: 'Edit' }).or(page.getByRole('button', { name: 'Edit' })).first());
+  await tabTo(
+    page,
+    page
+      .getByRole('link', { name: 'Edit' })
+      .or(page.getByRole('button', { name: 'Edit' }))
+      .first(),
+  );
   await page.keyboard.press('Enter');
   const burst = page.getByRole('textbox', { name: 'Burst (at once)' }).first();
   await tabTo(page, burst);
@@ -38,7 +44,9 @@ test('a policy is changed and saved by the keyboard alone', async ({ page }) => 
   await tabTo(page, page.getByRole('button', { name: 'Save as active' }));
   await page.keyboard.press('Enter');
   await expect(page.getByText('by.keyboard saved as v2')).toBeVisible();
-  expect((await world.ada.ask('GET', '/apps/shop/policies/by.keyboard')).document.rules[0].token_bucket.burst).toBe(400);
+  expect((await world.ada.ask('GET', '/apps/shop/policies/by.keyboard')).document.rules[0].token_bucket.burst).toBe(
+    400,
+  );
 });
 
 test('a key is found and given permits by the keyboard alone, and the focus comes back', async ({ page }) => {
@@ -72,8 +80,13 @@ test('forced colours leave every control, mark and picture to be seen', async ({
   await expect(page.getByText('Test request with key console: Passes')).toBeVisible();
   await expect(page.locator('svg rect.allowed')).toHaveCount(1, { timeout: 30_000 });
   const colours = await page.evaluate(() => {
-    const of = (selector: string, property: string) => getComputedStyle(document.querySelector(selector)!).getPropertyValue(property);
-    return { bar: of('svg rect.allowed', 'fill'), legend: of('figcaption i', 'background-color'), ground: of('body', 'background-color') };
+    const of = (selector: string, property: string) =>
+      getComputedStyle(document.querySelector(selector)!).getPropertyValue(property);
+    return {
+      bar: of('svg rect.allowed', 'fill'),
+      legend: of('figcaption i', 'background-color'),
+      ground: of('body', 'background-color'),
+    };
   });
   expect(colours.bar).not.toBe(colours.ground);
   expect(colours.legend, 'the legend has the colour of the bar').toBe(colours.bar);

@@ -15,8 +15,20 @@ const PIXELS = 3;
 
 /** Views whose lines are kept: one of each kind, none with numbers of its own. */
 const NAMES = [
-  'setup', 'sign-in', 'overview-new', 'app', 'members', 'tokens-new', 'accounts', 'settings', 'policy', 'policy-edit',
-  'policy-versions', 'keys-found', 'import-previewed', 'palette',
+  'setup',
+  'sign-in',
+  'overview-new',
+  'app',
+  'members',
+  'tokens-new',
+  'accounts',
+  'settings',
+  'policy',
+  'policy-edit',
+  'policy-versions',
+  'keys-found',
+  'import-previewed',
+  'palette',
 ];
 
 export const hasLines = (view: string): boolean => NAMES.includes(view);
@@ -48,15 +60,24 @@ export function lines(page: Page): Promise<string[]> {
       const part = (value = 0) => Math.round(value).toString(16).padStart(2, '0');
       return color.startsWith('rgb') && alpha > 0 ? `#${part(red)}${part(green)}${part(blue)}` : '-';
     };
-    const parts = 'h1, h2, h3, a, button, input, select, textarea, th, td, meter, svg[role=img], dialog, aside, nav, section, .card';
+    const parts =
+      'h1, h2, h3, a, button, input, select, textarea, th, td, meter, svg[role=img], dialog, aside, nav, section, .card';
     let above = 0;
     return [...document.querySelectorAll(parts)].flatMap((element) => {
       const { x, y, width, height } = element.getBoundingClientRect();
-      if (!element.checkVisibility() || width < 2 || height < 2 || element.closest('.unseen, [aria-hidden=true], .chart *')) return [];
+      if (
+        !element.checkVisibility() ||
+        width < 2 ||
+        height < 2 ||
+        element.closest('.unseen, [aria-hidden=true], .chart *')
+      )
+        return [];
       const { fontSize, fontWeight, color, backgroundColor } = getComputedStyle(element);
       const place = [x, y - above, width, height].map(Math.round);
       above = y;
-      return [`${element.tagName.toLowerCase()} ${place.join(' ')} ${fontSize} ${fontWeight} ${hex(color)} ${hex(backgroundColor)}`];
+      return [
+        `${element.tagName.toLowerCase()} ${place.join(' ')} ${fontSize} ${fontWeight} ${hex(color)} ${hex(backgroundColor)}`,
+      ];
     });
   });
 }
@@ -66,7 +87,8 @@ function difference(kept: string[], found: string[]): string[] {
   const changed: string[] = [];
   for (let line = 0; line < Math.max(kept.length, found.length) && changed.length < 8; line += 1) {
     const [before, after] = [kept[line], found[line]];
-    if (before === undefined || after === undefined || !isAlike(before, after)) changed.push(`${line + 1}: ${before} → ${after}`);
+    if (before === undefined || after === undefined || !isAlike(before, after))
+      changed.push(`${line + 1}: ${before} → ${after}`);
   }
   return changed;
 }

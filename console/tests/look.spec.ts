@@ -10,8 +10,16 @@ import { startWorld } from './world.ts';
 const SCREENS = process.env.SCREENS;
 /** The themes and widths in which each page is opened, by language. */
 const LOOKS = {
-  en: [['light', 1280], ['dark', 1280], ['light', 360]],
-  zh: [['light', 1280], ['dark', 1280], ['dark', 360]],
+  en: [
+    ['light', 1280],
+    ['dark', 1280],
+    ['light', 360],
+  ],
+  zh: [
+    ['light', 1280],
+    ['dark', 1280],
+    ['dark', 360],
+  ],
 } as const;
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
 
@@ -28,7 +36,10 @@ test.afterAll(async () => {
 
 for (const language of ['en', 'zh'] as const) {
   for (const view of VIEWS) {
-    test(`${view.name} (${language}): axe finds nothing, 320 px are wide enough, and it looks as it did`, async ({ context, page }) => {
+    test(`${view.name} (${language}): axe finds nothing, 320 px are wide enough, and it looks as it did`, async ({
+      context,
+      page,
+    }) => {
       const server = view.name === 'setup' ? fresh : world;
       await page.emulateMedia({ reducedMotion: 'reduce' });
       await context.addInitScript((value) => localStorage.setItem('sluicegate.language', value), language);
@@ -42,14 +53,20 @@ for (const language of ['en', 'zh'] as const) {
         await page.evaluate((value) => {
           document.documentElement.dataset.theme = value;
         }, theme);
-        if (SCREENS) await page.screenshot({ path: join(SCREENS, `${view.name}-${language}-${theme}-${width}.png`), fullPage: true });
+        if (SCREENS)
+          await page.screenshot({
+            path: join(SCREENS, `${view.name}-${language}-${theme}-${width}.png`),
+            fullPage: true,
+          });
         expect(await violations(page), `${theme}, ${width} px`).toEqual([]);
       }
       if (hasLines(view.name)) expect(changed(view.name, language, await allLines(page, LOOKS[language]))).toEqual([]);
       await page.setViewportSize({ width: 320, height: 640 });
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
       expect(await page.evaluate(() => 'hacked' in window), 'no text of others runs').toBe(false);
-      expect(await page.locator('body').innerText(), 'no character turns text around').not.toMatch(/[\u202a-\u202e\u2066-\u2069]/);
+      expect(await page.locator('body').innerText(), 'no character turns text around').not.toMatch(
+        /[\u202a-\u202e\u2066-\u2069]/,
+      );
     });
   }
 }

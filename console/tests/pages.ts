@@ -15,7 +15,10 @@ const press = (name: RegExp) => async (page: Page) => page.getByRole('button', {
 /** Changes a policy in the form, and waits until the server has checked it. */
 async function fillFirst(page: Page, label: RegExp, value: string): Promise<void> {
   await page.getByRole('textbox', { name: label }).first().fill(value);
-  await page.getByRole('status').getByText(/^(Checked by the server|服务器已校验|1 error|1 个错误)$/).waitFor();
+  await page
+    .getByRole('status')
+    .getByText(/^(Checked by the server|服务器已校验|1 error|1 个错误)$/)
+    .waitFor();
 }
 
 /** Requests of some addresses, one of which has markup for a path. */
@@ -24,7 +27,9 @@ export function accessLog(seconds: number): string {
     const at = new Date(Date.UTC(2015, 4, 17, 10, 0, second)).toISOString().slice(11, 19);
     return `10.0.0.${second % 3} - - [17/May/2015:${at} +0000] "GET /a HTTP/1.1" 200 12 "-" "<script>window.hacked=1</script>"\n`;
   };
-  return Array.from({ length: seconds }, (_, second) => line(second).repeat(1 + (Math.floor(second / 60) % 3))).join('');
+  return Array.from({ length: seconds }, (_, second) => line(second).repeat(1 + (Math.floor(second / 60) % 3))).join(
+    '',
+  );
 }
 
 /** Sends a log, and turns the limit of the draft down. */
@@ -81,8 +86,18 @@ export const VIEWS: View[] = [
   { name: 'policy', path: '/apps/demo/orders.create', as: 'bea' },
   { name: 'policy-shadow', path: '/apps/shop/shop.search', as: 'bea' },
   { name: 'policy-viewer', path: '/apps/demo/orders.create', as: 'vic' },
-  { name: 'policy-edit', path: '/apps/demo/orders.create/edit', as: 'bea', act: (page) => fillFirst(page, /^(Burst \(at once\)|突发)$/, '400') },
-  { name: 'policy-edit-wrong', path: '/apps/demo/orders.create/edit', as: 'bea', act: (page) => fillFirst(page, /^(Burst \(at once\)|突发)$/, '0') },
+  {
+    name: 'policy-edit',
+    path: '/apps/demo/orders.create/edit',
+    as: 'bea',
+    act: (page) => fillFirst(page, /^(Burst \(at once\)|突发)$/, '400'),
+  },
+  {
+    name: 'policy-edit-wrong',
+    path: '/apps/demo/orders.create/edit',
+    as: 'bea',
+    act: (page) => fillFirst(page, /^(Burst \(at once\)|突发)$/, '0'),
+  },
   { name: 'policy-edit-hostile', path: '/apps/shop/shop.search/edit', as: 'bea' },
   { name: 'policy-new', path: '/apps/demo/new', as: 'bea' },
   { name: 'policy-versions', path: '/apps/shop/shop.search/versions', as: 'bea' },
@@ -101,7 +116,8 @@ export const VIEWS: View[] = [
 
 /** Waits until the page has read what it shows. */
 export async function settled(page: Page): Promise<void> {
-  const isRead = () => document.querySelector('h1, .title') !== null && document.querySelector('main [aria-busy="true"]') === null;
+  const isRead = () =>
+    document.querySelector('h1, .title') !== null && document.querySelector('main [aria-busy="true"]') === null;
   await page.waitForFunction(isRead);
   // One part may ask for the next.
   await page.waitForTimeout(100);

@@ -35,8 +35,13 @@ const checked = (page: Page) => page.getByText('Checked by the server');
 const yaml = (page: Page) => page.getByRole('textbox', { name: 'The policy as YAML' });
 const atOnce = (page: Page) => page.getByRole('textbox', { name: 'Burst (at once)' }).first();
 const differences = (page: Page) => page.getByRole('list', { name: 'What changes' });
-const save = (page: Page, name: 'Save as active' | 'Save in shadow' = 'Save as active') => page.getByRole('button', { name });
-const textOf = async (editor: Locator) => (await editor.locator('.cm-line').allInnerTexts()).map((line) => line.trimEnd()).join('\n').trimEnd();
+const save = (page: Page, name: 'Save as active' | 'Save in shadow' = 'Save as active') =>
+  page.getByRole('button', { name });
+const textOf = async (editor: Locator) =>
+  (await editor.locator('.cm-line').allInnerTexts())
+    .map((line) => line.trimEnd())
+    .join('\n')
+    .trimEnd();
 
 async function write(page: Page, text: string): Promise<void> {
   await yaml(page).click();
@@ -91,7 +96,10 @@ test('an edit stays when the answer about the text of before comes after it', as
     await route.continue().catch(() => {});
   });
   const isQuestion = { predicate: (request: Request) => request.url().includes('/validate?') };
-  const over = Promise.race([page.waitForEvent('requestfinished', isQuestion), page.waitForEvent('requestfailed', isQuestion)]);
+  const over = Promise.race([
+    page.waitForEvent('requestfinished', isQuestion),
+    page.waitForEvent('requestfailed', isQuestion),
+  ]);
   await page.goto(`${world.url}/apps/shop/${name}/edit`);
   await page.getByLabel('Why').fill('at once');
   await atOnce(page).fill('250');
@@ -130,7 +138,10 @@ test('the form changes one place of the text, and what it does not show stays', 
 test('the text changes the form, and keeps its comments while it is a draft', async ({ page }) => {
   const name = await policy();
   await openEditor(page, name);
-  await write(page, `name: ${name}\nrules:\n  # for the sale\n  - name: burst\n    token_bucket: { rate: 7/min, burst: 9 }\n`);
+  await write(
+    page,
+    `name: ${name}\nrules:\n  # for the sale\n  - name: burst\n    token_bucket: { rate: 7/min, burst: 9 }\n`,
+  );
   await expect(atOnce(page)).toHaveValue('9');
   await expect(page.getByRole('textbox', { name: 'Rate' })).toHaveValue('7');
   await expect(page.getByText('Comments stay in your draft.')).toBeVisible();
@@ -333,11 +344,16 @@ test('the message after saving says at how many nodes the change is in force', a
     await atOnce(page).fill('321');
     await save(page, 'Save in shadow').click();
     await expect(page.getByText(/saved as v2 · in force on \d of 2 nodes/)).toBeVisible();
-    await expect.poll(async () => {
-      const { revision } = await stored(name);
-      const { nodes } = await world.ada.ask('GET', '/fleet');
-      return nodes.every((node: { revision: number }) => node.revision >= revision);
-    }, { timeout: 15_000 }).toBe(true);
+    await expect
+      .poll(
+        async () => {
+          const { revision } = await stored(name);
+          const { nodes } = await world.ada.ask('GET', '/fleet');
+          return nodes.every((node: { revision: number }) => node.revision >= revision);
+        },
+        { timeout: 15_000 },
+      )
+      .toBe(true);
   } finally {
     await second.stop();
   }

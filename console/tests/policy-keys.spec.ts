@@ -7,7 +7,8 @@ let token = '';
 
 test.beforeAll(async () => {
   world = await startWorld({ SLUICEGATE__ADMIN__KEYS: 'clear' });
-  token = (await world.ada.ask('POST', '/apps/demo/tokens', { name: 'keys', scopes: ['check'], expires_in_days: 1 })).secret;
+  token = (await world.ada.ask('POST', '/apps/demo/tokens', { name: 'keys', scopes: ['check'], expires_in_days: 1 }))
+    .secret;
 });
 test.afterAll(() => world.stop());
 
@@ -28,7 +29,8 @@ async function look(page: Page, policy: string, key: string): Promise<void> {
 const keyTitle = (page: Page) => page.locator('#key-title');
 const sentence = (page: Page) => page.locator('main').getByRole('status').first();
 const dialog = (page: Page) => page.getByRole('dialog');
-const lastEntry = async (action: string) => (await world.ada.ask('GET', `/apps/demo/audit?action=${action}&limit=1`)).items[0];
+const lastEntry = async (action: string) =>
+  (await world.ada.ask('GET', `/apps/demo/audit?action=${action}&limit=1`)).items[0];
 
 test('a key that is refused: which rule, since when, until when', async ({ page }) => {
   await check('alice', 6);
@@ -68,18 +70,33 @@ test('a key that was never seen passes; one with limits of its own shows them', 
 });
 
 test('a key of a policy in the shadow would be refused', async ({ page }) => {
-  await world.ada.ask('POST', '/apps/demo/policies', { document: { name: 'keys.shadow', rules: [{ sliding_log: { limit: 1, window: '1h' } }] } });
+  await world.ada.ask('POST', '/apps/demo/policies', {
+    document: { name: 'keys.shadow', rules: [{ sliding_log: { limit: 1, window: '1h' } }] },
+  });
   const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
   const body = JSON.stringify({ policy: 'keys.shadow', key: 'bob' });
-  await expect.poll(async () => (await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body })).status).toBe(200);
+  await expect
+    .poll(async () => (await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body })).status)
+    .toBe(200);
   await look(page, 'keys.shadow', 'bob');
   await expect(sentence(page)).toContainText('Would be refused');
 });
 
 test('the key of a request is found, and the policy that guards it', async ({ page }) => {
-  const document = { name: 'keys.site', key: ['remote_ip'], match: { path: { prefix: '/pay' } }, rules: [{ token_bucket: { rate: '1/s', burst: 3 } }] };
+  const document = {
+    name: 'keys.site',
+    key: ['remote_ip'],
+    match: { path: { prefix: '/pay' } },
+    rules: [{ token_bucket: { rate: '1/s', burst: 3 } }],
+  };
   const { revision } = await world.ada.ask('POST', '/apps/demo/policies', { document, state: 'active' });
-  await expect.poll(async () => (await world.ada.ask('GET', '/fleet')).nodes.some((node: { revision: number }) => node.revision >= revision), { timeout: 15_000 }).toBe(true);
+  await expect
+    .poll(
+      async () =>
+        (await world.ada.ask('GET', '/fleet')).nodes.some((node: { revision: number }) => node.revision >= revision),
+      { timeout: 15_000 },
+    )
+    .toBe(true);
   await page.goto(`${world.url}/keys?app=demo`);
   await page.getByRole('button', { name: 'By request' }).click();
   await page.getByLabel('Path').fill('/pay/now');
@@ -133,7 +150,9 @@ test('a key gets more for a while, and the policy shows until when', async ({ pa
   await dialog(page).getByLabel('Why').fill('ticket 8');
   await dialog(page).getByRole('button', { name: 'Raise limits', exact: true }).click();
   await expect(page.getByText(/erin has higher limits until/)).toBeVisible();
-  await expect.poll(async () => (await page.getByRole('button', { name: 'Refresh' }).click(), sentence(page).textContent())).toContain('of 50 left');
+  await expect
+    .poll(async () => (await page.getByRole('button', { name: 'Refresh' }).click(), sentence(page).textContent()))
+    .toContain('of 50 left');
   expect(await lastEntry('key.boost')).toMatchObject({ target: 'login', reason: 'ticket 8', actor: 'account:bea' });
   await page.goto(`${world.url}/apps/demo/login`);
   const own = page.locator('.overrides li').filter({ hasText: 'erin' });
@@ -147,7 +166,9 @@ test('a refusal that is pasted into the palette becomes a sentence', async ({ pa
     await page.keyboard.press('Control+k');
     await page.getByRole('combobox').fill(text);
   };
-  await paste('HTTP/1.1 429 {"allowed":false,"code":-1,"limit":5,"remaining":0,"retry_after_us":599200000,"rule":"tries"}');
+  await paste(
+    'HTTP/1.1 429 {"allowed":false,"code":-1,"limit":5,"remaining":0,"retry_after_us":599200000,"rule":"tries"}',
+  );
   await expect(page.getByRole('option')).toContainText('Refused by rule tries: 0 of 5 left, again in 600 s');
   await page.keyboard.press('Escape');
   await check('frank', 6);
@@ -172,7 +193,11 @@ test('a key of markup and unseen characters stays text', async ({ page }) => {
   await expect(keyTitle(page)).toHaveText('<img src=x onerror="window.hacked=1">\\u{202e}gnp\\u{7}');
   // The field keeps the exact key, and the page says what is in it.
   await expect(page.getByRole('textbox', { name: 'Key' })).toHaveValue(/\u202egnp\u0007$/);
-  await expect(page.getByText('The key has characters that cannot be seen: <img src=x onerror="window.hacked=1">\\u{202e}gnp\\u{7}')).toBeVisible();
+  await expect(
+    page.getByText(
+      'The key has characters that cannot be seen: <img src=x onerror="window.hacked=1">\\u{202e}gnp\\u{7}',
+    ),
+  ).toBeVisible();
   await expect(page.getByRole('textbox', { name: 'Key' })).toHaveCSS('unicode-bidi', 'isolate-override');
   expect(await page.evaluate(() => 'hacked' in window)).toBe(false);
   await page.getByRole('textbox', { name: 'Key' }).fill('plain');

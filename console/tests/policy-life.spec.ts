@@ -19,7 +19,12 @@ async function create(name: string, state: 'active' | 'shadow' = 'shadow', burst
 
 async function change(name: string, version: number, burst: number): Promise<void> {
   const document = { name, rules: limit(burst) };
-  await world.ada.ask('PUT', `/apps/shop/policies/${name}?reason=r${version + 1}`, { document }, { 'if-match': `"${version}"` });
+  await world.ada.ask(
+    'PUT',
+    `/apps/shop/policies/${name}?reason=r${version + 1}`,
+    { document },
+    { 'if-match': `"${version}"` },
+  );
 }
 
 const stored = (name: string) => world.ada.ask('GET', `/apps/shop/policies/${name}`);
@@ -35,7 +40,10 @@ test('a new policy starts in the shadow, and can be taken back', async ({ page }
   await page.getByRole('button', { name: 'Save in shadow' }).click();
   await expect(page).toHaveURL(`${world.url}/apps/shop/life.new`);
   await expect(page.getByText('100/s, up to 50 at once').first()).toBeVisible();
-  expect(await stored('life.new')).toMatchObject({ state: 'shadow', document: { rules: [{ token_bucket: { burst: 50 } }] } });
+  expect(await stored('life.new')).toMatchObject({
+    state: 'shadow',
+    document: { rules: [{ token_bucket: { burst: 50 } }] },
+  });
   await page.getByRole('button', { name: 'Undo' }).click();
   await expect(page.getByText('life.new deleted')).toBeVisible();
   expect((await world.ada.send('GET', '/apps/shop/policies/life.new')).status).toBe(404);
@@ -82,7 +90,11 @@ test('from the shadow to active, and back', async ({ page }) => {
 test('a policy that has just become active shows what it refuses, and one click leads back', async ({ page }) => {
   test.setTimeout(60_000);
   await create('life.strip', 'shadow', 1);
-  const { secret } = await world.ada.ask('POST', '/apps/shop/tokens', { name: 'strip', scopes: ['check'], expires_in_days: 1 });
+  const { secret } = await world.ada.ask('POST', '/apps/shop/tokens', {
+    name: 'strip',
+    scopes: ['check'],
+    expires_in_days: 1,
+  });
   await world.ada.ask('POST', '/apps/shop/policies/life.strip/activate?force=true', undefined, { 'if-match': '"1"' });
   await page.goto(`${world.url}/apps/shop/life.strip`);
   const strip = page.getByRole('region', { name: /^Active since/ });
@@ -92,7 +104,11 @@ test('a policy that has just become active shows what it refuses, and one click 
   await expect.poll(() => new Date().toISOString().slice(11, 19) >= since, { timeout: 12_000 }).toBe(true);
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
   for (let call = 0; call < 4; call += 1) {
-    await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'life.strip', key: 'a', cost: 1 }) });
+    await fetch(`${world.http}/v1/check`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ policy: 'life.strip', key: 'a', cost: 1 }),
+    });
   }
   await expect(strip).toContainText(new RegExp(`Refused \\d of 4 requests since ${since} \\(`), { timeout: 25_000 });
   await strip.getByRole('button', { name: 'Back to shadow' }).click();
@@ -105,7 +121,11 @@ test('a policy in the shadow says what it would have refused', async ({ page }) 
   test.setTimeout(90_000);
   const document = { name: 'life.shadow', rules: [{ sliding_log: { limit: 1, window: '1h' } }] };
   await world.ada.ask('POST', '/apps/shop/policies', { document, state: 'shadow' });
-  const { secret } = await world.ada.ask('POST', '/apps/shop/tokens', { name: 'shadow', scopes: ['check'], expires_in_days: 1 });
+  const { secret } = await world.ada.ask('POST', '/apps/shop/tokens', {
+    name: 'shadow',
+    scopes: ['check'],
+    expires_in_days: 1,
+  });
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
   const body = JSON.stringify({ policy: 'life.shadow', key: 'alice' });
   const card = page.getByRole('region', { name: /^In shadow/ });
@@ -115,7 +135,9 @@ test('a policy in the shadow says what it would have refused', async ({ page }) 
   await expect(async () => {
     for (let call = 0; call < 3; call += 1) await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body });
     await page.reload();
-    await expect(card).toContainText(/It would have refused \d+(\.\d)?% \(\d+ of \d+\)\. At least 1 key\./, { timeout: 1_500 });
+    await expect(card).toContainText(/It would have refused \d+(\.\d)?% \(\d+ of \d+\)\. At least 1 key\./, {
+      timeout: 1_500,
+    });
   }).toPass({ timeout: 60_000 });
 });
 
@@ -182,7 +204,10 @@ test('any two versions are compared, and an old one comes back', async ({ page }
   await expect(page.locator('.comparison').getByText('burst: 20')).toBeVisible();
   await expect(page.locator('.comparison').getByText('burst: 60')).toBeVisible();
 
-  await versions.last().getByRole('button', { name: /Roll back/ }).click();
+  await versions
+    .last()
+    .getByRole('button', { name: /Roll back/ })
+    .click();
   await expect(dialog(page)).toContainText('60');
   await dialog(page).getByLabel('Why').fill('too generous');
   await press(page, 'Roll back');

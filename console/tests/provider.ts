@@ -22,7 +22,16 @@ export async function startProvider(): Promise<Provider> {
   /** A token that says that Dan signed in, with a name that has markup. */
   function idToken(issuer: string): string {
     const now = Math.floor(Date.now() / 1000);
-    const claims = { iss: issuer, aud: CLIENT, sub: 'd-1 <b>', email: 'dan@example.org', email_verified: true, iat: now, exp: now + 60, nonce };
+    const claims = {
+      iss: issuer,
+      aud: CLIENT,
+      sub: 'd-1 <b>',
+      email: 'dan@example.org',
+      email_verified: true,
+      iat: now,
+      exp: now + 60,
+      nonce,
+    };
     const signed = `${part({ alg: 'RS256', kid: 'k' })}.${part(claims)}`;
     return `${signed}.${sign('RSA-SHA256', Buffer.from(signed), KEYS.privateKey).toString('base64url')}`;
   }
@@ -33,7 +42,10 @@ export async function startProvider(): Promise<Provider> {
       const back = new URL(searchParams.get('redirect_uri')!);
       nonce = searchParams.get('nonce') ?? '';
       const { error } = provider;
-      back.search = new URLSearchParams({ ...(error ? { error } : { code: 'c' }), state: searchParams.get('state')! }).toString();
+      back.search = new URLSearchParams({
+        ...(error ? { error } : { code: 'c' }),
+        state: searchParams.get('state')!,
+      }).toString();
       answer.writeHead(302, { location: back.href }).end();
       return;
     }
@@ -50,7 +62,9 @@ export async function startProvider(): Promise<Provider> {
       '/keys': () => ({ keys: [{ ...KEYS.publicKey.export({ format: 'jwk' }), kid: 'k', alg: 'RS256', use: 'sig' }] }),
       '/token': () => ({ access_token: 'a', token_type: 'Bearer', id_token: idToken(issuer) }),
     };
-    answer.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(bodies[pathname]?.() ?? described));
+    answer
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(JSON.stringify(bodies[pathname]?.() ?? described));
   });
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
   const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;

@@ -6,7 +6,11 @@ import { answers, freePort } from './database.ts';
 import { Relay } from './relay.ts';
 
 export async function startRedis(port: number): Promise<ChildProcess> {
-  const redis = spawn('redis-server', ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'], { stdio: 'ignore' });
+  const redis = spawn(
+    'redis-server',
+    ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'],
+    { stdio: 'ignore' },
+  );
   await expect.poll(() => answers(port)).toBe(true);
   return redis;
 }
@@ -28,21 +32,35 @@ export async function startSlowRedis(delayMs: number): Promise<{ url: string; st
 }
 
 /** Sends `count` requests for permits at once, each with a key of its own; returns the number of each result. */
-export async function burst(http: string, headers: Record<string, string>, policy: string, count: number): Promise<Record<string, number>> {
+export async function burst(
+  http: string,
+  headers: Record<string, string>,
+  policy: string,
+  count: number,
+): Promise<Record<string, number>> {
   const agent = new Agent({ keepAlive: true, maxSockets: 400 });
   const one = (place: number) =>
     new Promise<string>((done) => {
       const body = JSON.stringify({ policy, key: `k${Date.now()}-${place}` });
-      const asked = request(`${http}/v1/check`, { method: 'POST', agent, headers: { ...headers, 'content-type': 'application/json', 'content-length': body.length } }, (answer) => {
-        let text = '';
-        answer.on('data', (part) => (text += part));
-        answer.on('end', () => done(/"mode":"(\w+)"/.exec(text)?.[1] ?? 'store'));
-      });
+      const asked = request(
+        `${http}/v1/check`,
+        {
+          method: 'POST',
+          agent,
+          headers: { ...headers, 'content-type': 'application/json', 'content-length': body.length },
+        },
+        (answer) => {
+          let text = '';
+          answer.on('data', (part) => (text += part));
+          answer.on('end', () => done(/"mode":"(\w+)"/.exec(text)?.[1] ?? 'store'));
+        },
+      );
       asked.on('error', () => done('failed'));
       asked.end(body);
     });
   const modes: Record<string, number> = {};
-  for (const mode of await Promise.all(Array.from({ length: count }, (_, place) => one(place)))) modes[mode] = (modes[mode] ?? 0) + 1;
+  for (const mode of await Promise.all(Array.from({ length: count }, (_, place) => one(place))))
+    modes[mode] = (modes[mode] ?? 0) + 1;
   agent.destroy();
   return modes;
 }

@@ -13,12 +13,19 @@ interface Row {
 }
 
 /** People of the table, by its columns. */
-const PEOPLE = { 'nobody': undefined, "other app's owner": 'cho', 'viewer': 'vic', 'owner': 'bea', 'admin': 'ada' } as const;
+const PEOPLE = { nobody: undefined, "other app's owner": 'cho', viewer: 'vic', owner: 'bea', admin: 'ada' } as const;
 type Person = keyof typeof PEOPLE;
 
 function table(): Row[] {
-  const lines = readFileSync('../docs/roles.md', 'utf8').split('\n').filter((line) => line.startsWith('| '));
-  const [head = [], ...rows] = lines.map((line) => line.split('|').slice(1, -1).map((cell) => cell.trim()));
+  const lines = readFileSync('../docs/roles.md', 'utf8')
+    .split('\n')
+    .filter((line) => line.startsWith('| '));
+  const [head = [], ...rows] = lines.map((line) =>
+    line
+      .split('|')
+      .slice(1, -1)
+      .map((cell) => cell.trim()),
+  );
   return rows.map(([method = '', path = '', action = '', ...marks]) => ({
     method,
     path: path.replaceAll('`', ''),
@@ -31,7 +38,8 @@ const TABLE = table();
 /** Reads whose query is too long for an address. */
 const READS = ['policy.validate', 'policy.import', 'policy.whatif', 'key.read', 'key.explain'];
 const button = (name: string | RegExp) => (page: Page) => page.getByRole('main').getByRole('button', { name }).first();
-const link = (name: string | RegExp) => (page: Page) => page.getByRole('main').locator('a, button').filter({ hasText: name }).first();
+const link = (name: string | RegExp) => (page: Page) =>
+  page.getByRole('main').locator('a, button').filter({ hasText: name }).first();
 
 /** The controls of each action. Those that appear only after a step (a dialog, a version) are in tests of their own. */
 const CONTROLS: { action: string; path: string; control: (page: Page) => Locator }[] = [
@@ -85,7 +93,12 @@ for (const person of Object.keys(PEOPLE) as Person[]) {
     await page.goto(`${world.url}/apps`);
     await settled(page);
     const filled = (path: string) =>
-      path.replace('{app}', 'demo').replace('{account}', 'vic').replace('{policy}', 'login').replace('{token}', '0').replace('{version}', '1');
+      path
+        .replace('{app}', 'demo')
+        .replace('{account}', 'vic')
+        .replace('{policy}', 'login')
+        .replace('{token}', '0')
+        .replace('{version}', '1');
     const statuses = await page.evaluate(
       async (requests) => {
         const answers = requests.map(async ({ method, path }) => {
@@ -113,7 +126,16 @@ test('whatever a viewer presses, nothing is written and no form opens', async ({
   page.on('request', (request) => {
     if (request.method() !== 'GET') writes.push(`${request.method()} ${request.url()}`);
   });
-  for (const path of ['/', '/apps', '/apps/demo', '/apps/demo/members', '/apps/shop/tokens', '/apps/shop/audit', '/apps/shop/code', '/audit']) {
+  for (const path of [
+    '/',
+    '/apps',
+    '/apps/demo',
+    '/apps/demo/members',
+    '/apps/shop/tokens',
+    '/apps/shop/audit',
+    '/apps/shop/code',
+    '/audit',
+  ]) {
     await page.goto(world.url + path);
     await settled(page);
     const buttons = page.getByRole('main').getByRole('button');
@@ -130,7 +152,11 @@ test('whatever a viewer presses, nothing is written and no form opens', async ({
 test('a disabled action says who can do it', async ({ context, page }) => {
   await enter(context, world, 'vic');
   await page.goto(`${world.url}/apps/demo/tokens`);
-  await expect(page.getByRole('button', { name: 'New token' })).toHaveAccessibleDescription('Owners of demo can change this: bea');
+  await expect(page.getByRole('button', { name: 'New token' })).toHaveAccessibleDescription(
+    'Owners of demo can change this: bea',
+  );
   await page.goto(`${world.url}/apps/empty`);
-  await expect(page.getByRole('main').getByRole('button', { name: 'Policy' }).first()).toHaveAccessibleDescription(/no owner/);
+  await expect(page.getByRole('main').getByRole('button', { name: 'Policy' }).first()).toHaveAccessibleDescription(
+    /no owner/,
+  );
 });

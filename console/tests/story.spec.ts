@@ -13,7 +13,10 @@ test.afterAll(async () => {
   await Promise.all([world, ...others].map((server) => server?.stop()));
 });
 
-test('an owner changes a limit, sees it in force on three nodes, and takes it back in two clicks', async ({ context, page }) => {
+test('an owner changes a limit, sees it in force on three nodes, and takes it back in two clicks', async ({
+  context,
+  page,
+}) => {
   await enter(context, world, 'bea');
   await page.goto(`${world.url}/apps/demo/orders.create/edit`);
   await page.getByRole('textbox', { name: 'At once' }).first().fill('400');
@@ -26,18 +29,39 @@ test('an owner changes a limit, sees it in force on three nodes, and takes it ba
   const seconds = Number(/after ([\d.]+) s/.exec(await message.innerText())![1]);
   test.info().annotations.push({ type: 'in force after', description: `${seconds} s` });
   await page.getByRole('button', { name: 'Undo' }).click();
-  await expect.poll(async () => (await world.ada.ask('GET', '/apps/demo/policies/orders.create')).document.rules[0].token_bucket.burst).toBe(200);
+  await expect
+    .poll(
+      async () =>
+        (await world.ada.ask('GET', '/apps/demo/policies/orders.create')).document.rules[0].token_bucket.burst,
+    )
+    .toBe(200);
 });
 
-test('at three in the morning on a phone: from the overview to what refuses, since which change, in three taps', async ({ context, page }) => {
+test('at three in the morning on a phone: from the overview to what refuses, since which change, in three taps', async ({
+  context,
+  page,
+}) => {
   test.setTimeout(60_000);
   await page.setViewportSize({ width: 360, height: 780 });
-  const limits = (limit: number) => ({ name: 'night', rules: [{ name: 'tries', sliding_log: { limit, window: '10m' } }] });
+  const limits = (limit: number) => ({
+    name: 'night',
+    rules: [{ name: 'tries', sliding_log: { limit, window: '10m' } }],
+  });
   await world.ada.ask('POST', '/apps/shop/policies', { document: limits(100), state: 'active' });
-  const { secret } = await world.ada.ask('POST', '/apps/shop/tokens', { name: 'night', scopes: ['check'], expires_in_days: 1 });
-  await world.ada.ask('PUT', '/apps/shop/policies/night?force=true&reason=tighter', { document: limits(2) }, { 'if-match': '"1"' });
+  const { secret } = await world.ada.ask('POST', '/apps/shop/tokens', {
+    name: 'night',
+    scopes: ['check'],
+    expires_in_days: 1,
+  });
+  await world.ada.ask(
+    'PUT',
+    '/apps/shop/policies/night?force=true&reason=tighter',
+    { document: limits(2) },
+    { 'if-match': '"1"' },
+  );
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
-  const check = () => fetch(`${world.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'night', key: 'a' }) });
+  const check = () =>
+    fetch(`${world.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'night', key: 'a' }) });
   await expect.poll(async () => (await check()).status).toBe(200);
   for (let call = 0; call < 9; call += 1) await check();
 

@@ -83,13 +83,22 @@ async function create(page: Page, name: string, scope = 'check'): Promise<string
 
 async function expectNoTrace(page: Page, secret: string): Promise<void> {
   const kept = await page.evaluate(() =>
-    [document.documentElement.outerHTML, location.href, JSON.stringify(history.state), JSON.stringify({ ...localStorage, ...sessionStorage })].join('\n'),
+    [
+      document.documentElement.outerHTML,
+      location.href,
+      JSON.stringify(history.state),
+      JSON.stringify({ ...localStorage, ...sessionStorage }),
+    ].join('\n'),
   );
   expect(kept.includes(secret), 'neither in the document nor in its storage or address').toBe(false);
 }
 
 async function check(secret: string): Promise<number> {
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
-  const answer = await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'login', key: 'alice' }) });
+  const answer = await fetch(`${world.http}/v1/check`, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify({ policy: 'login', key: 'alice' }),
+  });
   return answer.status;
 }

@@ -48,7 +48,10 @@ test.beforeAll(async () => {
   for (const name of ['shop', 'stock']) await ada.ask('POST', '/apps', { name, description: `The app ${name}` });
   await ada.addPerson({ name: 'bea', roles: { shop: 'owner', stock: 'owner' } });
   const add = (app: string, name: string, limit: number, more: object = {}, state = 'active') =>
-    ada.ask('POST', `/apps/${app}/policies?reason=new`, { document: { name, rules: [{ name: 'main', fixed_window: { limit, window: '1h' } }], ...more }, state });
+    ada.ask('POST', `/apps/${app}/policies?reason=new`, {
+      document: { name, rules: [{ name: 'main', fixed_window: { limit, window: '1h' } }], ...more },
+      state,
+    });
   await add('shop', 'cart.add', 5);
   await add('shop', 'cart.open', 4, { on_store_failure: 'allow' });
   await add('shop', 'cart.pay', 3, { on_store_failure: 'deny' });
@@ -62,10 +65,19 @@ test.afterAll(() => fleet?.stop());
 /** Opens a page on a node, and waits until everything that it asked for is there. */
 async function open(page: Page, node: NodeName, { page: name, app, policy }: View): Promise<void> {
   const waiting = new Set<Request>();
-  page.on('request', (request) => request.url().includes('/v1/admin/') && !request.url().includes('/stream') && waiting.add(request));
+  page.on(
+    'request',
+    (request) => request.url().includes('/v1/admin/') && !request.url().includes('/stream') && waiting.add(request),
+  );
   page.on('requestfinished', (request) => waiting.delete(request));
   page.on('requestfailed', (request) => waiting.delete(request));
-  const path = { overview: '/', app: `/apps/${app}`, policy: `/apps/${app}/${policy}`, nodes: '/nodes', audit: '/audit' }[name];
+  const path = {
+    overview: '/',
+    app: `/apps/${app}`,
+    policy: `/apps/${app}/${policy}`,
+    nodes: '/nodes',
+    audit: '/audit',
+  }[name];
   await page.goto(fleet.node(node).url + path);
   await expect(page.getByRole('main').getByRole('heading').first()).toBeVisible();
   await expect(page.locator('header .fleet')).toBeVisible();
@@ -94,7 +106,12 @@ async function compareOn(page: Page, node: NodeName, view: View, missing?: Missi
 }
 
 /** Reads pages on a node, compares them, and prints how many sentences were compared and how many differ. */
-async function look(page: Page, state: string, node: NodeName, { views = VIEWS, missing }: Look = {}): Promise<string[]> {
+async function look(
+  page: Page,
+  state: string,
+  node: NodeName,
+  { views = VIEWS, missing }: Look = {},
+): Promise<string[]> {
   const all: string[] = [];
   await enter(page.context(), fleet.node(node), 'ada');
   for (const view of views) {
@@ -102,7 +119,9 @@ async function look(page: Page, state: string, node: NodeName, { views = VIEWS, 
     await expect.poll(() => load.isNear(fiveMinutes(Date.now())), { timeout: 40_000 }).toBe(false);
     const { compared, differ } = await compareOn(page, node, view, missing);
     const name = [view.page, view.policy].filter(Boolean).join(' ');
-    console.log(`${((Date.now() - begun) / 1000).toFixed(0).padStart(4)} s  ${state.padEnd(22)}${name.padEnd(20)}${String(compared).padStart(4)} compared${String(differ.length).padStart(4)} differ`);
+    console.log(
+      `${((Date.now() - begun) / 1000).toFixed(0).padStart(4)} s  ${state.padEnd(22)}${name.padEnd(20)}${String(compared).padStart(4)} compared${String(differ.length).padStart(4)} differ`,
+    );
     all.push(...differ.map((one) => `${state}, ${name}: ${one}`));
   }
   return all;
@@ -117,9 +136,11 @@ const past = (at: number) => expect.poll(() => Date.now() > at, { timeout: 40_00
 test('every sentence with a number is what happened', async ({ page, browser }) => {
   test.setTimeout(300_000);
   const differ: string[] = [];
-  const looked = async (state: string, node: NodeName, more?: Look) => void differ.push(...(await look(page, state, node, more)));
+  const looked = async (state: string, node: NodeName, more?: Look) =>
+    void differ.push(...(await look(page, state, node, more)));
 
-  const step = async (name: string, run: () => Promise<void>) => void (!ONLY || ONLY.includes(name) ? await test.step(name, run) : undefined);
+  const step = async (name: string, run: () => Promise<void>) =>
+    void (!ONLY || ONLY.includes(name) ? await test.step(name, run) : undefined);
 
   await step('calm', async () => {
     // The counts of a shadow begin with a bucket.
@@ -136,13 +157,17 @@ test('every sentence with a number is what happened', async ({ page, browser }) 
   await step('a policy becomes active', async () => {
     await nextBucket();
     await load.send(secret, 'search', ['kim', 'mia'], 2);
-    await fleet.ada.ask('POST', '/apps/shop/policies/search/activate?reason=OPS-7&force=true', undefined, { 'if-match': '"1"' });
+    await fleet.ada.ask('POST', '/apps/shop/policies/search/activate?reason=OPS-7&force=true', undefined, {
+      'if-match': '"1"',
+    });
     await fleet.followed();
     // The card counts from the next bucket on, without the requests that the shadow let pass in this one.
     await nextBucket();
     await load.send(secret, 'search', ['kim', 'mia'], 2);
     await fleet.counted();
-    await looked('active', 'node-b', { views: [{ page: 'policy', app: 'shop', policy: 'search' }, ...VIEWS.slice(0, 2)] });
+    await looked('active', 'node-b', {
+      views: [{ page: 'policy', app: 'shop', policy: 'search' }, ...VIEWS.slice(0, 2)],
+    });
   });
 
   await step('overload', async () => {
@@ -186,7 +211,9 @@ test('every sentence with a number is what happened', async ({ page, browser }) 
     await expect(editor.getByRole('list', { name: 'Yours' })).toContainText('4 → 9');
     await other.close();
     await fleet.followed();
-    await looked('two editors', 'node-b', { views: [{ page: 'policy', app: 'shop', policy: 'cart.open' }, { page: 'overview' }, { page: 'audit' }] });
+    await looked('two editors', 'node-b', {
+      views: [{ page: 'policy', app: 'shop', policy: 'cart.open' }, { page: 'overview' }, { page: 'audit' }],
+    });
   });
 
   await step('a node without the catalog', async () => {
@@ -207,21 +234,36 @@ test('every sentence with a number is what happened', async ({ page, browser }) 
   });
 
   await step('a token ends', async () => {
-    const { secret: short } = await fleet.ada.ask('POST', '/apps/shop/tokens', { name: 'short', scopes: ['check'], expires_in_days: 1 });
+    const { secret: short } = await fleet.ada.ask('POST', '/apps/shop/tokens', {
+      name: 'short',
+      scopes: ['check'],
+      expires_in_days: 1,
+    });
     await fleet.followed();
     await looked('token ends soon', 'node-a', { views: VIEWS.slice(0, 2) });
     // A day later, for this token alone.
     const [ends, revision] = [Date.now() - 1_000, (await fleet.revision()) + 1];
-    await fleet.change(`BEGIN; UPDATE tokens SET expires_at = ${ends}, revision = ${revision} WHERE name = 'short'; UPDATE head SET revision = ${revision}; COMMIT`);
+    await fleet.change(
+      `BEGIN; UPDATE tokens SET expires_at = ${ends}, revision = ${revision} WHERE name = 'short'; UPDATE head SET revision = ${revision}; COMMIT`,
+    );
     await fleet.followed();
-    await expect(async () => expect(await load.send(short, 'cart.add', ['kim'], 1)).toBe(0)).toPass({ timeout: 10_000 });
+    await expect(async () => expect(await load.send(short, 'cart.add', ['kim'], 1)).toBe(0)).toPass({
+      timeout: 10_000,
+    });
     await fleet.counted();
     await looked('token ended', 'node-a', { views: VIEWS.slice(0, 2) });
   });
 
   await step('a flood of wrong passwords', async () => {
     const { url } = fleet.node('node-b');
-    const guess = async () => (await fetch(`${url}/v1/admin/session`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ account: 'bea', password: 'guess' }) })).status;
+    const guess = async () =>
+      (
+        await fetch(`${url}/v1/admin/session`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify({ account: 'bea', password: 'guess' }),
+        })
+      ).status;
     const answers = await Promise.all(Array.from({ length: 14 }, guess));
     expect(answers.filter((status) => status === 429).length).toBeGreaterThan(0);
     const other = await browser.newContext();
@@ -239,10 +281,24 @@ test('every sentence with a number is what happened', async ({ page, browser }) 
   await step('a flood of denied attempts', async () => {
     await fleet.ada.addPerson({ name: 'vic', roles: { shop: 'viewer' } });
     const vic = await Api.signIn(fleet.node('node-b'), 'vic');
-    const tries = (count: number) => Promise.all(Array.from({ length: count }, () => vic.send('DELETE', '/apps/shop/policies/cart.add', undefined, { 'if-match': '"1"' })));
+    const tries = (count: number) =>
+      Promise.all(
+        Array.from({ length: count }, () =>
+          vic.send('DELETE', '/apps/shop/policies/cart.add', undefined, { 'if-match': '"1"' }),
+        ),
+      );
     // One entry a second is left when sixty are written.
-    for (let time = 0; time < 7; time += 1) expect((await tries(10)).map(({ status }) => status)).toEqual(Array(10).fill(403));
-    await expect.poll(async () => (await tries(1), (await fleet.rows("SELECT 1 FROM audit WHERE after_change LIKE '%unnoted_before%'")).length), { timeout: 10_000, intervals: [500] }).toBeGreaterThan(0);
+    for (let time = 0; time < 7; time += 1)
+      expect((await tries(10)).map(({ status }) => status)).toEqual(Array(10).fill(403));
+    await expect
+      .poll(
+        async () => (
+          await tries(1),
+          (await fleet.rows("SELECT 1 FROM audit WHERE after_change LIKE '%unnoted_before%'")).length
+        ),
+        { timeout: 10_000, intervals: [500] },
+      )
+      .toBeGreaterThan(0);
     await looked('denied attempts', 'node-b', { views: [{ page: 'audit' }] });
   });
 
@@ -275,7 +331,11 @@ test('a number that is not what happened is found, and a sentence that nobody co
   await fleet.ada.ask('PATCH', '/apps/stock', { description: 'Ships in 3 days' }, { 'if-match': '"1"' });
   await fleet.followed();
   const differ = await look(page, 'planted', 'node-a', { views: [{ page: 'overview' }, { page: 'nodes' }] });
-  const found = (words: RegExp) => expect(differ.filter((one) => words.test(one)), String(words)).not.toEqual([]);
+  const found = (words: RegExp) =>
+    expect(
+      differ.filter((one) => words.test(one)),
+      String(words),
+    ).not.toEqual([]);
   found(/overview: policies and requests of an app \(Apps › shop\): shows “4 policies · [\d,]+ requests”, but it is/);
   found(/overview: picture of five minutes \(Apps › shop\): shows/);
   found(/overview: revision in force .*: shows “.* on 2 of 3 nodes”, but it is “.* on 3 of 3 nodes”/);

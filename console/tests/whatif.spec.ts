@@ -36,8 +36,21 @@ async function told(policy: string, draft: unknown): Promise<Told> {
   const { document } = await world.ada.ask('GET', `/apps/demo/policies/${policy}`);
   writeFileSync(join(folder, 'today.json'), JSON.stringify({ policies: [document] }));
   writeFileSync(join(folder, 'new.json'), JSON.stringify({ policies: [draft] }));
-  const args = ['policies', 'whatif', '-f', 'new.json', '--policies', 'today.json', '--log', 'access.log', '--output', 'json'];
-  return JSON.parse(execFileSync(BIN, [...args, '--key', 'remote_ip', '--policy', policy], { cwd: folder, encoding: 'utf8' }));
+  const args = [
+    'policies',
+    'whatif',
+    '-f',
+    'new.json',
+    '--policies',
+    'today.json',
+    '--log',
+    'access.log',
+    '--output',
+    'json',
+  ];
+  return JSON.parse(
+    execFileSync(BIN, [...args, '--key', 'remote_ip', '--policy', policy], { cwd: folder, encoding: 'utf8' }),
+  );
 }
 
 const sentence = (page: Page) => page.locator('main').getByRole('status').first();
@@ -58,10 +71,13 @@ const says = ({ requests, refused_today, refused_new, newly_refused, no_longer_r
   );
 };
 
-test('the limit line is a handle, the log is sent once, and the figures are those of the command line', async ({ page }) => {
+test('the limit line is a handle, the log is sent once, and the figures are those of the command line', async ({
+  page,
+}) => {
   const sent: number[] = [];
   page.on('request', (request) => {
-    if (request.url().endsWith('/whatif') && request.method() === 'POST') sent.push(Number(request.headers()['content-length'] ?? 0));
+    if (request.url().endsWith('/whatif') && request.method() === 'POST')
+      sent.push(Number(request.headers()['content-length'] ?? 0));
   });
   await page.goto(`${world.url}/whatif?app=demo&policy=login`);
   await expect(page.getByRole('heading', { level: 1, name: 'What-if' })).toBeVisible();
@@ -74,7 +90,10 @@ test('the limit line is a handle, the log is sent once, and the figures are thos
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('ArrowDown');
   const [rule] = document.rules;
-  const turned = (permits: number) => ({ ...document, rules: [{ ...rule, sliding_log: { ...rule.sliding_log, limit: permits } }] });
+  const turned = (permits: number) => ({
+    ...document,
+    rules: [{ ...rule, sliding_log: { ...rule.sliding_log, limit: permits } }],
+  });
   const less = await told('login', turned(limit - 2));
   await expect(sentence(page)).toHaveText(says(less));
   const keys = page.getByRole('region', { name: 'Keys that change the most' });
@@ -104,7 +123,10 @@ test('the limit line is a handle, the log is sent once, and the figures are thos
 
 test('from the editor in one click, and back with the limit that was found', async ({ page }) => {
   await page.goto(`${world.url}/apps/demo/login/edit`);
-  await page.getByRole('textbox', { name: /^Limit/ }).first().fill('3');
+  await page
+    .getByRole('textbox', { name: /^Limit/ })
+    .first()
+    .fill('3');
   await expect(page.getByText('Checked by the server')).toBeVisible();
   await page.getByRole('link', { name: 'What-if' }).last().click();
   await expect(page.getByText('The draft from the editor is compared.')).toBeVisible();
@@ -128,7 +150,9 @@ test('what cannot be compared has an error in words, and the page goes on', asyn
   const junk = { name: 'junk.bin', mimeType: 'text/plain', buffer: Buffer.from([0, 1, 10, 255, 254]) };
   await page.locator('input[type=file]').setInputFiles(junk);
   await expect(sentence(page)).toHaveText('The policy applies to no line of this log.');
-  await expect(page.getByText('2 lines were not decided: they are not of an access log, or a gateway answers them with an error.')).toBeVisible();
+  await expect(
+    page.getByText('2 lines were not decided: they are not of an access log, or a gateway answers them with an error.'),
+  ).toBeVisible();
   await send(page);
   await expect(page.getByRole('alert')).toHaveCount(0);
 });

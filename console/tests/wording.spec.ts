@@ -12,15 +12,25 @@ test.afterAll(() => world.stop());
 
 /** Longer words of other languages: by this part more than English. */
 const LONGER = 0.4;
-const PAGES = ['/apps/demo', '/apps/demo/orders.create', '/apps/demo/orders.create/edit', '/keys?app=demo&policy=login&key=kim', '/settings'];
+const PAGES = [
+  '/apps/demo',
+  '/apps/demo/orders.create',
+  '/apps/demo/orders.create/edit',
+  '/keys?app=demo&policy=login&key=kim',
+  '/settings',
+];
 
 /** The messages of a file, each with its own words repeated until it is long enough. */
 function lengthened(name: string): Record<string, string> {
   const messages: Record<string, string> = JSON.parse(readFileSync(`src/lib/i18n/${name}.json`, 'utf8'));
   const longer = (text: string) => {
-    const words = text.replace(/\{\w+\}/g, '').split(/\s+/).filter(Boolean);
+    const words = text
+      .replace(/\{\w+\}/g, '')
+      .split(/\s+/)
+      .filter(Boolean);
     let more = '';
-    for (let at = 0; words.length > 0 && more.length < text.length * LONGER; at += 1) more += ` ${words[at % words.length]}`;
+    for (let at = 0; words.length > 0 && more.length < text.length * LONGER; at += 1)
+      more += ` ${words[at % words.length]}`;
     return text + more;
   };
   return Object.fromEntries(Object.entries(messages).map(([key, text]) => [key, longer(text)]));
@@ -33,7 +43,10 @@ async function clipped(page: Page): Promise<string[]> {
       // A shortened name ends in dots on purpose; an unseen element has no width.
       .filter((element) => element.clientWidth > 1 && getComputedStyle(element).textOverflow !== 'ellipsis')
       .filter((element) => element.scrollWidth > element.clientWidth + 1)
-      .map((element) => `${element.tagName} ${element.innerText.slice(0, 60)}: ${element.scrollWidth} > ${element.clientWidth}`),
+      .map(
+        (element) =>
+          `${element.tagName} ${element.innerText.slice(0, 60)}: ${element.scrollWidth} > ${element.clientWidth}`,
+      ),
   );
 }
 
@@ -46,10 +59,16 @@ test('words that are longer by two fifths have a place', async ({ context, page 
   for (const path of PAGES) {
     await page.goto(world.url + path);
     await settled(page);
-    await expect(page.getByRole('link', { name: 'Overview Overview' }).first(), 'the messages are the long ones').toBeAttached();
+    await expect(
+      page.getByRole('link', { name: 'Overview Overview' }).first(),
+      'the messages are the long ones',
+    ).toBeAttached();
     for (const width of [1280, 360]) {
       await page.setViewportSize({ width, height: 800 });
-      expect(await page.evaluate(() => document.documentElement.scrollWidth), `${path} at ${width} px`).toBeLessThanOrEqual(width);
+      expect(
+        await page.evaluate(() => document.documentElement.scrollWidth),
+        `${path} at ${width} px`,
+      ).toBeLessThanOrEqual(width);
       expect(await clipped(page), `${path} at ${width} px`).toEqual([]);
     }
   }

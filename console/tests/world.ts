@@ -28,7 +28,10 @@ export async function startWorld(env: Record<string, string> = {}): Promise<Serv
   };
   const reason = `?reason=${encodeURIComponent(MARKUP)}`;
   await ada.ask('POST', `/apps/shop/policies${reason}`, { document, state: 'shadow' });
-  const faster = { ...document, rules: [{ name: 'burst', token_bucket: { rate: '30/s', burst: 40 } }, document.rules[1]] };
+  const faster = {
+    ...document,
+    rules: [{ name: 'burst', token_bucket: { rate: '30/s', burst: 40 } }, document.rules[1]],
+  };
   await ada.ask('PUT', `/apps/shop/policies/shop.search${reason}`, { document: faster }, { 'if-match': '"1"' });
   await ada.ask('POST', '/apps/shop/policies', { document: { name: 'shop.old', rules: document.rules } });
   await ada.ask('DELETE', `/apps/shop/policies/shop.old${reason}`, undefined, { 'if-match': '"1"' });
@@ -37,6 +40,10 @@ export async function startWorld(env: Record<string, string> = {}): Promise<Serv
     state: 'active',
   });
   await ada.ask('POST', '/apps/shop/tokens', { name: 'gateway', scopes: ['check'], expires_in_days: 90 });
-  await ada.ask('POST', '/apps/shop/tokens', { name: 'pipeline', scopes: ['policy:read', 'policy:write'], expires_in_days: 7 });
+  await ada.ask('POST', '/apps/shop/tokens', {
+    name: 'pipeline',
+    scopes: ['policy:read', 'policy:write'],
+    expires_in_days: 7,
+  });
   return { ...server, ada };
 }

@@ -2,7 +2,17 @@ import { expect, test } from 'vitest';
 import { columns, groups, latest, sum, totals } from './columns.ts';
 import { scaleOf } from './scale.ts';
 
-const NONE = { allowed: [], held: [], shadowed: [], degraded: [], diverted: [], refused: [], error: [], without_store: [], shed: [] };
+const NONE = {
+  allowed: [],
+  held: [],
+  shadowed: [],
+  degraded: [],
+  diverted: [],
+  refused: [],
+  error: [],
+  without_store: [],
+  shed: [],
+};
 
 test('steps are added up in the columns that have them, and none is lost', () => {
   const series = [
@@ -37,7 +47,12 @@ test('what a node has not reported is not zero', () => {
 
 test('the report of a node that does not count overload is read', () => {
   const { shed: _, ...old } = NONE;
-  const all = columns({ step_ms: 10, from: 100, nodes: [{ through: 120 }], series: [{ ...old, policy: 'a', allowed: [3] }] }, 115, 20, 1);
+  const all = columns(
+    { step_ms: 10, from: 100, nodes: [{ through: 120 }], series: [{ ...old, policy: 'a', allowed: [3] }] },
+    115,
+    20,
+    1,
+  );
   expect(totals(all)).toEqual({ decided: 3, refused: 0, shadowed: 0, shed: 0, withoutStore: 0 });
 });
 
@@ -66,7 +81,11 @@ test('the newest column is of the clock that is ahead', () => {
   const now = 100 * minute;
   const answer = { step_ms: minute, from: now - 10 * minute, nodes: [{ through: now - minute }], series: [] };
   expect(latest(now, answer), 'a node that is behind').toBe(now);
-  const ahead = { ...answer, nodes: [{ through: now + 5 * minute }], series: [{ ...NONE, policy: 'a', allowed: Array(15).fill(1) }] };
+  const ahead = {
+    ...answer,
+    nodes: [{ through: now + 5 * minute }],
+    series: [{ ...NONE, policy: 'a', allowed: Array(15).fill(1) }],
+  };
   const all = columns(ahead, latest(now, ahead), minute, 15);
   expect(all.at(-1)?.at).toBe(now + 4 * minute);
   expect(totals(all).decided, 'all that the node has counted is shown').toBe(15);

@@ -51,7 +51,12 @@ export function columns(counted: Counted, now: number, length: number, count: nu
   const all = Array.from({ length: count }, (_, place): Column => {
     const at = end - (count - place) * length;
     const known = at + length <= least ? 'whole' : at < most ? 'part' : 'none';
-    return { at, counts: { allowed: 0, held: 0, other: 0, shadowed: 0, shed: 0, refused: 0, error: 0 }, withoutStore: 0, known };
+    return {
+      at,
+      counts: { allowed: 0, held: 0, other: 0, shadowed: 0, shed: 0, refused: 0, error: 0 },
+      withoutStore: 0,
+      known,
+    };
   });
   const first = end - count * length;
   for (const one of counted.series) {

@@ -18,7 +18,16 @@ export function parsePasted(text: string): PastedText {
     value = undefined;
   }
   if (typeof value !== 'object' || value === null) return { key: text };
-  const { app, policy, key, rule, allowed, remaining, limit, retry_after_us: retryUs } = value as Record<string, unknown>;
+  const {
+    app,
+    policy,
+    key,
+    rule,
+    allowed,
+    remaining,
+    limit,
+    retry_after_us: retryUs,
+  } = value as Record<string, unknown>;
   const { title, detail, status } = value as Record<string, unknown>;
   const found: PastedText = { app: word(app), policy: word(policy), key: word(key) };
   if (typeof status === 'number' && (word(detail) ?? word(title))) found.problem = word(detail) ?? word(title);

@@ -29,7 +29,11 @@ export class ApiFailure extends Error {
     this.status = status;
     this.title = problem.title ?? '';
     this.code = problem.code ?? '';
-    this.detail = finding(problem.code, problem.params, problem.detail || problem.title || t('error.status', { status }));
+    this.detail = finding(
+      problem.code,
+      problem.params,
+      problem.detail || problem.title || t('error.status', { status }),
+    );
     this.errors = (problem.errors ?? []).map(inLanguage);
     this.warnings = (problem.warnings ?? []).map(inLanguage);
     this.version = problem.version ?? undefined;
@@ -40,7 +44,10 @@ export class ApiFailure extends Error {
 /** Returns an error or warning of the server in the language of the console. */
 export function inLanguage<T extends Warning>(found: T): T {
   const detail = finding(found.code, found.params, found.detail);
-  return { ...found, detail: /^unknown_field/.test(found.code ?? '') ? ofField(found as Partial<DocumentError>, detail) : detail };
+  return {
+    ...found,
+    detail: /^unknown_field/.test(found.code ?? '') ? ofField(found as Partial<DocumentError>, detail) : detail,
+  };
 }
 
 /** `unknown field` with the name of the field, which is the end of its place. */
@@ -81,7 +88,8 @@ export function failureText(error: unknown): string {
   if (error.status === 429) return t('error.rate', { seconds: error.retryAfterS || 1 });
   if (error.code === 'forbidden') return t('error.denied');
   // `invalid request` alone does not help.
-  if (error.errors.length > 0) return error.errors.map(({ pointer, detail }) => (pointer ? `${pointer.slice(1)}: ${detail}` : detail)).join('; ');
+  if (error.errors.length > 0)
+    return error.errors.map(({ pointer, detail }) => (pointer ? `${pointer.slice(1)}: ${detail}` : detail)).join('; ');
   return error.detail;
 }
 

@@ -13,15 +13,37 @@ const { preferred, relative } = await import('./i18n/index.svelte.ts');
 
 describe('addresses', () => {
   test('each path of a name leads back to the name', () => {
-    for (const name of ['shop', 'orders.create', 'a-b_c', 'new', 'deleted', 'members', 'code', '.', '..', 'edit', 'versions']) {
+    for (const name of [
+      'shop',
+      'orders.create',
+      'a-b_c',
+      'new',
+      'deleted',
+      'members',
+      'code',
+      '.',
+      '..',
+      'edit',
+      'versions',
+    ]) {
       expect(match(appPath(name))).toEqual({ page: 'app', params: { app: name, tab: 'policies' } });
       expect(match(policyPath('shop', name)), name).toEqual({ page: 'policy', params: { app: 'shop', policy: name } });
-      expect(match(policyPath(name, name, 'edit'))).toEqual({ page: 'policy-edit', params: { app: name, policy: name } });
+      expect(match(policyPath(name, name, 'edit'))).toEqual({
+        page: 'policy-edit',
+        params: { app: name, policy: name },
+      });
     }
   });
 
   test('what is no page is missing', () => {
-    for (const path of ['/nowhere', '/audit/1', '/apps/a/b/c', '/apps/a/b/edit/d', '/apps/a%E2%80%AEb', '/apps/a/%00']) {
+    for (const path of [
+      '/nowhere',
+      '/audit/1',
+      '/apps/a/b/c',
+      '/apps/a/b/edit/d',
+      '/apps/a%E2%80%AEb',
+      '/apps/a/%00',
+    ]) {
       expect(match(path).page, path).toBe('missing');
     }
   });
@@ -51,7 +73,9 @@ test('each curl line with a token asks what tokens may ask', () => {
     // A name is that of the list of policies.
     const path = (template ?? `/v1/admin/apps/\${app}/policies`).replaceAll('${', '{');
     expect(named === undefined || named === 'path', named).toBe(true);
-    const { security } = (openapi.paths as Record<string, Record<string, { security: object[] }>>)[path]![method.toLowerCase()]!;
+    const { security } = (openapi.paths as Record<string, Record<string, { security: object[] }>>)[path]![
+      method.toLowerCase()
+    ]!;
     expect(security, `${method} ${path}`).toContainEqual({ token: [] });
   }
 });

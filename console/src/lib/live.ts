@@ -31,10 +31,11 @@ export function listen(app: string, policies: string[], { ontick, onrevision }: 
   const stop = new AbortController();
   const hear = ({ event, data }: Message) => (event === 'tick' ? ontick(data) : onrevision());
   channel.onmessage = ({ data }) => hear(data);
-  const lead = () => hold(app, policies, stop.signal, (message) => {
-    channel.postMessage(message);
-    hear(message);
-  });
+  const lead = () =>
+    hold(app, policies, stop.signal, (message) => {
+      channel.postMessage(message);
+      hear(message);
+    });
   // The promise fails when this tab stops waiting for its turn.
   navigator.locks.request(channel.name, { signal: stop.signal }, lead).catch(() => {});
   return () => {

@@ -89,7 +89,8 @@ export function match(path: string): Pick<Route, 'page' | 'params'> {
   if (second === undefined) return { page: top, params: {} };
   if (top !== 'apps') return { page: 'missing', params: {} };
   // No name has characters that cannot be seen; pages show names as they are.
-  if ([second, third ?? ''].map(unsegment).some((name) => visible(name) !== name)) return { page: 'missing', params: {} };
+  if ([second, third ?? ''].map(unsegment).some((name) => visible(name) !== name))
+    return { page: 'missing', params: {} };
   const app = unsegment(second);
   if (third === undefined) return { page: 'app', params: { app, tab: 'policies' } };
   if (fourth === undefined) {

@@ -35,7 +35,9 @@ export function setShortcuts(areOn: boolean): void {
 /** Returns whether a key is a shortcut, not text. */
 export function isShortcut(event: KeyboardEvent): boolean {
   if (!shortcuts.areOn || event.ctrlKey || event.metaKey || event.altKey) return false;
-  return !(event.target instanceof HTMLElement && event.target.closest('input, textarea, select, dialog, [contenteditable]'));
+  return !(
+    event.target instanceof HTMLElement && event.target.closest('input, textarea, select, dialog, [contenteditable]')
+  );
 }
 
 function show(): void {

@@ -50,7 +50,10 @@ export function describeRule(rule: Rule, translator: Translator): string {
   const rate = describeRate(params.rate, translator);
   const limit = describeValue(params.limit, translator);
   const windowUs = parseDuration(params.window);
-  const span = windowUs === undefined ? describeValue(params.window, translator) : describeSpan(algorithm === 'fixed_window' ? 'each' : 'any', windowUs, translator);
+  const span =
+    windowUs === undefined
+      ? describeValue(params.window, translator)
+      : describeSpan(algorithm === 'fixed_window' ? 'each' : 'any', windowUs, translator);
   switch (algorithm) {
     case 'token_bucket': {
       const burst = limitOf(rule) ?? '?';

@@ -190,6 +190,10 @@ export function describeDifference(difference: Difference, translator: Translato
     case 'removed':
       return translator.t('policy.diff.removed', { where, before: describeSide(before, translator) });
     default:
-      return translator.t('policy.diff.changed', { where, before: describeSide(before, translator), after: describeSide(after, translator) });
+      return translator.t('policy.diff.changed', {
+        where,
+        before: describeSide(before, translator),
+        after: describeSide(after, translator),
+      });
   }
 }

@@ -93,13 +93,18 @@ export function matchWords(match: Json | undefined): string[] {
       textsOf(get(of, ['host'])).join(' '),
       textsOf(get(of, ['method'])).join(' '),
       String(get(of, ['path', 'exact']) ?? ''),
-      ...['prefix', 'starts_with'].map((kind) => get(of, ['path', kind])).filter((path) => path !== undefined).map((path) => `${String(path)} …`),
+      ...['prefix', 'starts_with']
+        .map((kind) => get(of, ['path', kind]))
+        .filter((path) => path !== undefined)
+        .map((path) => `${String(path)} …`),
     ]
       .filter(Boolean)
       .join(' ');
   const cases = Array.isArray(match) ? match : match === undefined ? [] : [match];
   return cases.map((of) => {
-    const except = listOf(get(of, ['except'])).map(words).join(', ');
+    const except = listOf(get(of, ['except']))
+      .map(words)
+      .join(', ');
     return except ? `${words(of)} − ${except}`.trim() : words(of);
   });
 }

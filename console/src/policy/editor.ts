@@ -1,7 +1,21 @@
 /** CodeMirror for YAML. It lives in a shadow root: there it needs no `<style>`, which the page forbids. */
 
-import { type Completion, type CompletionContext, type CompletionResult, autocompletion, closeBrackets, completionKeymap } from '@codemirror/autocomplete';
-import { history, historyKeymap, moveLineDown, moveLineUp, standardKeymap, toggleLineComment } from '@codemirror/commands';
+import {
+  type Completion,
+  type CompletionContext,
+  type CompletionResult,
+  autocompletion,
+  closeBrackets,
+  completionKeymap,
+} from '@codemirror/autocomplete';
+import {
+  history,
+  historyKeymap,
+  moveLineDown,
+  moveLineUp,
+  standardKeymap,
+  toggleLineComment,
+} from '@codemirror/commands';
 import { yaml } from '@codemirror/lang-yaml';
 import { HighlightStyle, syntaxHighlighting } from '@codemirror/language';
 import { type Diagnostic, lintGutter, setDiagnostics } from '@codemirror/lint';
@@ -31,7 +45,12 @@ const look = EditorView.theme({
   '.cm-selectionBackground, &.cm-focused .cm-selectionBackground': {
     backgroundColor: 'color-mix(in srgb, var(--accent) 24%, transparent) !important',
   },
-  '.cm-tooltip': { backgroundColor: 'var(--raised)', color: 'var(--ink)', border: '1px solid var(--line)', borderRadius: 'var(--radius)' },
+  '.cm-tooltip': {
+    backgroundColor: 'var(--raised)',
+    color: 'var(--ink)',
+    border: '1px solid var(--line)',
+    borderRadius: 'var(--radius)',
+  },
   '.cm-tooltip-autocomplete > ul > li[aria-selected]': { backgroundColor: 'var(--accent)', color: 'var(--accent-ink)' },
   '.cm-diagnostic': { fontFamily: 'var(--text)' },
   '.cm-diagnostic-error': { borderLeftColor: 'var(--refused)' },
@@ -125,10 +144,18 @@ function replaceSelection(event: InputEvent, view: EditorView): boolean {
 }
 
 /** Two texts beside each other; unchanged parts are folded. */
-export function createComparison(host: HTMLElement, left: [label: string, text: string], right: [label: string, text: string], folded: string): () => void {
+export function createComparison(
+  host: HTMLElement,
+  left: [label: string, text: string],
+  right: [label: string, text: string],
+  folded: string,
+): () => void {
   const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' });
   const phrases = EditorState.phrases.of({ '$ unchanged lines': folded });
-  const side = ([label, doc]: [string, string]) => ({ doc, extensions: [common(label), phrases, EditorState.readOnly.of(true)] });
+  const side = ([label, doc]: [string, string]) => ({
+    doc,
+    extensions: [common(label), phrases, EditorState.readOnly.of(true)],
+  });
   const view = new MergeView({
     parent: root,
     root,
@@ -178,12 +205,20 @@ const WORDS: Record<string, readonly string[]> = {
 function complete(context: CompletionContext): CompletionResult | null {
   const word = context.matchBefore(/[A-Za-z_]*/);
   if (!word || (word.from === word.to && !context.explicit)) return null;
-  const before = context.state.doc.lineAt(context.pos).text.slice(0, word.from - context.state.doc.lineAt(context.pos).from);
+  const before = context.state.doc
+    .lineAt(context.pos)
+    .text.slice(0, word.from - context.state.doc.lineAt(context.pos).from);
   const field = /([a-z_]+):\s*$/.exec(before)?.[1];
-  if (field) return result(word.from, (WORDS[field] ?? []).map((label) => ({ label })));
+  if (field)
+    return result(
+      word.from,
+      (WORDS[field] ?? []).map((label) => ({ label })),
+    );
   const algorithm = /([a-z_]+):\s*\{[^}]*$/.exec(before)?.[1];
-  if (algorithm && isAlgorithm(algorithm)) return result(word.from, fields(paramsOf(algorithm).map(({ name }) => name)));
-  if (/^\s*$/.test(before)) return result(word.from, fields(before === '' ? POLICY_FIELDS : [...ALGORITHM_NAMES, ...fieldsAbove(context)]));
+  if (algorithm && isAlgorithm(algorithm))
+    return result(word.from, fields(paramsOf(algorithm).map(({ name }) => name)));
+  if (/^\s*$/.test(before))
+    return result(word.from, fields(before === '' ? POLICY_FIELDS : [...ALGORITHM_NAMES, ...fieldsAbove(context)]));
   if (/^\s*-\s+$/.test(before)) return result(word.from, fields(['name', 'key', ...ALGORITHM_NAMES]));
   return null;
 }

@@ -18,8 +18,7 @@ export function same(a: Json | undefined, b: Json | undefined): boolean {
   if (isObject(a) && isObject(b)) {
     const names = Object.keys(a);
     return (
-      names.length === Object.keys(b).length &&
-      names.every((name) => Object.hasOwn(b, name) && same(a[name], b[name]))
+      names.length === Object.keys(b).length && names.every((name) => Object.hasOwn(b, name) && same(a[name], b[name]))
     );
   }
   return false;

@@ -35,7 +35,13 @@ function join(base: Maybe, theirs: Maybe, mine: Maybe, path: string[], conflicts
 }
 
 /** Fields in the order of `theirs`; those that only `mine` has come last. */
-function joinObjects(base: JsonObject, theirs: JsonObject, mine: JsonObject, path: string[], conflicts: string[][]): JsonObject {
+function joinObjects(
+  base: JsonObject,
+  theirs: JsonObject,
+  mine: JsonObject,
+  path: string[],
+  conflicts: string[][],
+): JsonObject {
   const names = [...new Set([...Object.keys(theirs), ...Object.keys(mine)])];
   const fields = names.flatMap((name): [string, Json][] => {
     const value = join(base[name], theirs[name], mine[name], [...path, name], conflicts);
@@ -52,7 +58,11 @@ function placeOf(path: string[]): Place {
   const of = (begin: string) => path.find((step) => step.startsWith(begin))?.slice(begin.length);
   const [override, rule, field] = [of(KEY), of(RULE), path.at(-1)];
   const isField = field !== undefined && !field.startsWith(KEY) && !field.startsWith(RULE);
-  return { ...(override !== undefined && { override }), ...(rule !== undefined && { rule }), ...(isField && { field }) };
+  return {
+    ...(override !== undefined && { override }),
+    ...(rule !== undefined && { rule }),
+    ...(isField && { field }),
+  };
 }
 
 /** A list of rules or overrides by what identifies its items. */

@@ -45,9 +45,7 @@ const ORDERS: JsonObject = {
     { name: 'burst', token_bucket: { rate: '100/s', burst: 200 } },
     { name: 'hourly', sliding_window: { limit: 5000, window: '1h', buckets: 60 } },
   ],
-  overrides: [
-    { key: '203.0.113.7', rules: [{ name: 'burst', token_bucket: { rate: '1000/s', burst: 2000 } }] },
-  ],
+  overrides: [{ key: '203.0.113.7', rules: [{ name: 'burst', token_bucket: { rate: '1000/s', burst: 2000 } }] }],
 };
 
 /** Documents of every kind: those of the vectors, and random ones. */
@@ -89,22 +87,79 @@ function random(seed: number): (below: number) => number {
 }
 
 const AWKWARD = [
-  '', ' ', 'null', 'NO', '~', '1e3', '0x10', '1_000', '12:30:45', '2026-11-24', '- a', 'a: b', 'a #b', '# a', '"', "'",
-  '\\', '*', '&a', '!tag', '%', '@', '`', '{', '[', '>', '|', '.', '..', '...', '---', '1/s', '.inf', '=', '<<', 'é',
-  '双十一', '\u0000', '\u007f', '\u0085', '\u2028', '\ufeff', '\u202e', '😀', 'a\nb', 'a\tb', 'tail ', ' head', 'y', '?',
-  'a:', ':a', 'x'.repeat(200),
+  '',
+  ' ',
+  'null',
+  'NO',
+  '~',
+  '1e3',
+  '0x10',
+  '1_000',
+  '12:30:45',
+  '2026-11-24',
+  '- a',
+  'a: b',
+  'a #b',
+  '# a',
+  '"',
+  "'",
+  '\\',
+  '*',
+  '&a',
+  '!tag',
+  '%',
+  '@',
+  '`',
+  '{',
+  '[',
+  '>',
+  '|',
+  '.',
+  '..',
+  '...',
+  '---',
+  '1/s',
+  '.inf',
+  '=',
+  '<<',
+  'é',
+  '双十一',
+  '\u0000',
+  '\u007f',
+  '\u0085',
+  '\u2028',
+  '\ufeff',
+  '\u202e',
+  '😀',
+  'a\nb',
+  'a\tb',
+  'tail ',
+  ' head',
+  'y',
+  '?',
+  'a:',
+  ':a',
+  'x'.repeat(200),
 ];
 
 function randomDocument(next: (below: number) => number, name: string): JsonObject {
   const pick = <T>(from: readonly T[]): T => from[next(from.length)]!;
-  const texts = (most: number) => [...new Set(Array.from({ length: 1 + next(most) }, () => pick(AWKWARD) + pick(AWKWARD)))];
+  const texts = (most: number) => [
+    ...new Set(Array.from({ length: 1 + next(most) }, () => pick(AWKWARD) + pick(AWKWARD))),
+  ];
   const rules = (): Json[] => [
-    { name: pick(['a', 'no', 'null', '1.5', '0x1f', '-', '.', '1e3', 'y']), token_bucket: { rate: pick(['1/s', '64KiB/s', '5/200ms']), burst: 1 + next(1000) } },
+    {
+      name: pick(['a', 'no', 'null', '1.5', '0x1f', '-', '.', '1e3', 'y']),
+      token_bucket: { rate: pick(['1/s', '64KiB/s', '5/200ms']), burst: 1 + next(1000) },
+    },
     { name: 'other', sliding_log: { limit: 1 + next(100), window: pick(['1s', '10m', '1d']) } },
   ];
   const printable = (text: string) => text.replace(/\p{Cc}/gu, '') || 'x';
   const document: JsonObject = { name, rules: rules() };
-  if (next(2)) document.overrides = texts(6).filter(Boolean).map((key) => ({ key, rules: rules() }));
+  if (next(2))
+    document.overrides = texts(6)
+      .filter(Boolean)
+      .map((key) => ({ key, rules: rules() }));
   if (next(2)) document.key = pick([['remote_ip'], ['header:X-Tenant', 'path'], ['user_agent', 'host']]);
   if (next(2)) document.match = { path: { prefix: `/${printable(pick(AWKWARD)).replace(/[?#]/g, '')}` } };
   if (next(2)) document.on_overload = pick<Json>(['refuse', { wait: '1s' }]);
@@ -117,7 +172,8 @@ function randomDocument(next: (below: number) => number, name: string): JsonObje
       { divert: { target: printable(pick(AWKWARD)) } },
     ]);
   }
-  const bounds: Json[] = neverLeased(document, english) === undefined ? [{}, { max_share: '50%' }, { term: '250ms', max_share: '1%' }] : [];
+  const bounds: Json[] =
+    neverLeased(document, english) === undefined ? [{}, { max_share: '50%' }, { term: '250ms', max_share: '1%' }] : [];
   if (next(2)) document.leases = pick<Json>(['auto', 'off', ...bounds]);
   return document;
 }
@@ -153,7 +209,12 @@ describe('words', () => {
 
 describe('edits', () => {
   test('keep unknown fields and the order of fields', () => {
-    const document = { zeta: [1, { x: null }], rules: [{ token_bucket: { burst: 5, new_field: 'kept', rate: '1/s' } }], name: 'p', alpha: {} };
+    const document = {
+      zeta: [1, { x: null }],
+      rules: [{ token_bucket: { burst: 5, new_field: 'kept', rate: '1/s' } }],
+      name: 'p',
+      alpha: {},
+    };
     const next = edited(document, ['rules', 0, 'token_bucket', 'rate'], '2/s');
     expect(JSON.stringify(next)).toBe(JSON.stringify(document).replace('1/s', '2/s'));
   });
@@ -191,24 +252,41 @@ describe('edits', () => {
 
   test('change the algorithm and keep what both have', () => {
     const rule = { name: 'a', token_bucket: { rate: '5/200ms', burst: 9 }, note: 1 };
-    expect(withAlgorithm(rule, 'leaky_bucket')).toEqual({ name: 'a', leaky_bucket: { rate: '5/200ms', burst: 9 }, note: 1 });
-    expect(withAlgorithm(rule, 'sliding_log')).toEqual({ name: 'a', sliding_log: { limit: 9, window: '200ms' }, note: 1 });
+    expect(withAlgorithm(rule, 'leaky_bucket')).toEqual({
+      name: 'a',
+      leaky_bucket: { rate: '5/200ms', burst: 9 },
+      note: 1,
+    });
+    expect(withAlgorithm(rule, 'sliding_log')).toEqual({
+      name: 'a',
+      sliding_log: { limit: 9, window: '200ms' },
+      note: 1,
+    });
     const back = withAlgorithm({ sliding_log: { limit: 5, window: '1h' } }, 'token_bucket');
     expect(parseRate((back.token_bucket as JsonObject).rate)).toMatchObject({ permits: 5, periodUs: 3.6e9 });
   });
 });
 
 describe('differences', () => {
-  const words = (before: Json, after: Json) => differences(before, after).map((one) => describeDifference(one, english));
+  const words = (before: Json, after: Json) =>
+    differences(before, after).map((one) => describeDifference(one, english));
 
   test('are two lines, not two hundred', () => {
-    const after = edited(edited(ORDERS, ['rules', 0, 'token_bucket', 'rate'], '150/s'), ['rules', 0, 'token_bucket', 'burst'], 400);
-    expect(words(ORDERS, after)).toEqual(['rule burst · Rate: 100/s → 150/s', 'rule burst · Burst (at once): 200 → 400']);
+    const after = edited(
+      edited(ORDERS, ['rules', 0, 'token_bucket', 'rate'], '150/s'),
+      ['rules', 0, 'token_bucket', 'burst'],
+      400,
+    );
+    expect(words(ORDERS, after)).toEqual([
+      'rule burst · Rate: 100/s → 150/s',
+      'rule burst · Burst (at once): 200 → 400',
+    ]);
     const overrides = Array.from({ length: 200 }, (_, n) => ({ key: `k${n}`, rules: ORDERS.rules! }));
-    expect(words(ORDERS, { ...ORDERS, overrides })).toEqual([
-      'own limits for 200 keys added',
-      'key 203.0.113.7 removed: 1000/s',
-    ].map((line) => line.replace('1000/s', '1,000/s, up to 2,000 at once')));
+    expect(words(ORDERS, { ...ORDERS, overrides })).toEqual(
+      ['own limits for 200 keys added', 'key 203.0.113.7 removed: 1000/s'].map((line) =>
+        line.replace('1000/s', '1,000/s, up to 2,000 at once'),
+      ),
+    );
   });
 
   test('know rules by their names, not by their places', () => {
@@ -219,17 +297,21 @@ describe('differences', () => {
 
   test('are none where the meaning is the same', () => {
     const a = { name: 'p', apps: ['a', 'b'], rules: [{ token_bucket: { rate: '60/m' } }] };
-    const b = { carry: 'usage', overflow: 'reject', rules: [{ name: 'token_bucket', token_bucket: { rate: '60/60s' } }], apps: ['b', 'a'], name: 'p' };
+    const b = {
+      carry: 'usage',
+      overflow: 'reject',
+      rules: [{ name: 'token_bucket', token_bucket: { rate: '60/60s' } }],
+      apps: ['b', 'a'],
+      name: 'p',
+    };
     expect(words(a, b)).toEqual([]);
     expect(words(ORDERS, arranged(ORDERS))).toEqual([]);
   });
 
   test('are found in every field', () => {
-    expect(words(ORDERS, { ...ORDERS, key: ['remote_ip', 'path'], carry: 'reset', match: { method: ['GET'] } })).toEqual([
-      'key: remote_ip → remote_ip, path',
-      'carry: usage → reset',
-      'requests added: { method: [GET] }',
-    ]);
+    expect(
+      words(ORDERS, { ...ORDERS, key: ['remote_ip', 'path'], carry: 'reset', match: { method: ['GET'] } }),
+    ).toEqual(['key: remote_ip → remote_ip, path', 'carry: usage → reset', 'requests added: { method: [GET] }']);
     expect(words(ORDERS, moved(ORDERS, ['rules'], 0, 1))).toEqual(['rules: burst, hourly → hourly, burst']);
   });
 });
@@ -277,9 +359,24 @@ describe('merge', () => {
 
 describe('the order of fields in a text', () => {
   test.each([
-    ['rules:\n  - token_bucket: { burst: 200, rate: 100/s }\n    name: burst\nname: orders', ['rules', 'name'], ['token_bucket', 'name'], ['burst', 'rate']],
-    ['name: a # rules: none\nrules: [{ name: x, token_bucket: { rate: 1/s, burst: 2 } }]', ['name', 'rules'], ['name', 'token_bucket'], ['rate', 'burst']],
-    ['name: "rules: x"\nrules:\n- {token_bucket: {burst: 2,\n    rate: 1/s}, name: n}', ['name', 'rules'], ['token_bucket', 'name'], ['burst', 'rate']],
+    [
+      'rules:\n  - token_bucket: { burst: 200, rate: 100/s }\n    name: burst\nname: orders',
+      ['rules', 'name'],
+      ['token_bucket', 'name'],
+      ['burst', 'rate'],
+    ],
+    [
+      'name: a # rules: none\nrules: [{ name: x, token_bucket: { rate: 1/s, burst: 2 } }]',
+      ['name', 'rules'],
+      ['name', 'token_bucket'],
+      ['rate', 'burst'],
+    ],
+    [
+      'name: "rules: x"\nrules:\n- {token_bucket: {burst: 2,\n    rate: 1/s}, name: n}',
+      ['name', 'rules'],
+      ['token_bucket', 'name'],
+      ['burst', 'rate'],
+    ],
   ])('%j', (text, fields, ofRule, params) => {
     const sorted = { name: 'n', rules: [{ name: 'x', token_bucket: { burst: 2, rate: '1/s' } }] };
     const ordered = orderedAs(text, sorted) as { rules: [{ token_bucket: JsonObject }] };
@@ -294,7 +391,11 @@ describe('the order of fields in a text', () => {
     const sortAll = (value: Json): Json => {
       if (Array.isArray(value)) return value.map(sortAll);
       if (typeof value !== 'object' || value === null) return value;
-      return Object.fromEntries(Object.keys(value).sort().map((name) => [name, sortAll(value[name]!)]));
+      return Object.fromEntries(
+        Object.keys(value)
+          .sort()
+          .map((name) => [name, sortAll(value[name]!)]),
+      );
     };
     expect(printYaml(orderedAs(printed, sortAll(ORDERS)))).toBe(printed);
   });
@@ -320,7 +421,11 @@ overrides:
   // tests/policy.spec.ts compares it with the document of the server.
   test.skipIf(!BINARY)('can be read by the server', () => {
     const next = random(20_261_124);
-    const policies = [ORDERS, ...vectorDocuments(), ...Array.from({ length: 300 }, (_, n) => randomDocument(next, `random-${n}`))];
+    const policies = [
+      ORDERS,
+      ...vectorDocuments(),
+      ...Array.from({ length: 300 }, (_, n) => randomDocument(next, `random-${n}`)),
+    ];
     const check = { input: printYaml({ policies }), stdio: 'pipe' } as const;
     expect(() => execFileSync(BINARY!, ['policies', 'check', '-'], check)).not.toThrow();
   });
@@ -332,10 +437,18 @@ describe('the table of algorithms', () => {
     const { name: _, ...algorithms } = schema.$defs.rule.properties as Record<string, JsonObject>;
     expect(Object.keys(ALGORITHMS).sort()).toEqual(Object.keys(algorithms).sort());
     for (const algorithm of ALGORITHM_NAMES) {
-      const { properties, required } = algorithms[algorithm] as { properties: Record<string, JsonObject>; required: string[] };
+      const { properties, required } = algorithms[algorithm] as {
+        properties: Record<string, JsonObject>;
+        required: string[];
+      };
       const params = paramsOf(algorithm);
       expect(params.map((param) => param.name).sort()).toEqual(Object.keys(properties).sort());
-      expect(params.filter((param) => param.required).map((param) => param.name).sort()).toEqual([...required].sort());
+      expect(
+        params
+          .filter((param) => param.required)
+          .map((param) => param.name)
+          .sort(),
+      ).toEqual([...required].sort());
       for (const { name, kind } of params) {
         const of = properties[name]!;
         if (kind.type === 'permits') expect(of).toMatchObject({ minimum: kind.min, maximum: kind.max });
@@ -343,7 +456,6 @@ describe('the table of algorithms', () => {
       }
     }
   });
-
 });
 
 describe('leases', () => {
@@ -351,17 +463,41 @@ describe('leases', () => {
   const concurrency = { name: 'slots', concurrency: { limit: 5, ttl: '1s' } };
 
   test.each<[Json, string, string]>([
-    [policy(concurrency), 'Never leased: any node can release the permits of rule slots.', '从不租用：规则 slots 的许可可由任意节点释放。'],
-    [policy({ smooth_bursty: { rate: '5/s' } }), 'Never leased: rule smooth_bursty books permits in advance.', '从不租用：规则 smooth_bursty 会预占许可。'],
-    [policy({ leaky_bucket: { rate: '5/s' } }), 'Never leased: the delay of rule leaky_bucket is not “none”.', '从不租用：规则 leaky_bucket 的延迟方式不是“none”。'],
-    [policy({ sliding_log: { limit: 5, window: '9999ms' } }), 'Never leased: the window of rule sliding_log is shorter than 10 s.', '从不租用：规则 sliding_log 的窗口短于 10 秒。'],
-    [policy({ fixed_window: { limit: 5, window: '999ms' } }), 'Never leased: the window of rule fixed_window is shorter than 1 s.', '从不租用：规则 fixed_window 的窗口短于 1 秒。'],
+    [
+      policy(concurrency),
+      'Never leased: any node can release the permits of rule slots.',
+      '从不租用：规则 slots 的许可可由任意节点释放。',
+    ],
+    [
+      policy({ smooth_bursty: { rate: '5/s' } }),
+      'Never leased: rule smooth_bursty books permits in advance.',
+      '从不租用：规则 smooth_bursty 会预占许可。',
+    ],
+    [
+      policy({ leaky_bucket: { rate: '5/s' } }),
+      'Never leased: the delay of rule leaky_bucket is not “none”.',
+      '从不租用：规则 leaky_bucket 的延迟方式不是“none”。',
+    ],
+    [
+      policy({ sliding_log: { limit: 5, window: '9999ms' } }),
+      'Never leased: the window of rule sliding_log is shorter than 10 s.',
+      '从不租用：规则 sliding_log 的窗口短于 10 秒。',
+    ],
+    [
+      policy({ fixed_window: { limit: 5, window: '999ms' } }),
+      'Never leased: the window of rule fixed_window is shorter than 1 s.',
+      '从不租用：规则 fixed_window 的窗口短于 1 秒。',
+    ],
     [
       policy({ token_bucket: { rate: '5/s' } }, { overrides: [{ key: 'acme', rules: [concurrency] }] }),
       'Never leased: any node can release the permits of key acme · rule slots.',
       '从不租用：键 acme · 规则 slots 的许可可由任意节点释放。',
     ],
-    [policy({ token_bucket: { rate: '5/s' } }, { overflow: { queue: { max_wait: '1s' } } }), 'Never leased: requests that wait book permits in advance.', '从不租用：排队的请求会预占许可。'],
+    [
+      policy({ token_bucket: { rate: '5/s' } }, { overflow: { queue: { max_wait: '1s' } } }),
+      'Never leased: requests that wait book permits in advance.',
+      '从不租用：排队的请求会预占许可。',
+    ],
   ])('%j is never leased', (document, words, wordsZh) => {
     expect(neverLeased(document, english)).toBe(words);
     expect(neverLeased(document, chinese)).toBe(wordsZh);
@@ -370,9 +506,15 @@ describe('leases', () => {
   test.each<[Json, string | undefined]>([
     [policy({ token_bucket: { rate: '160/s' } }), undefined],
     [policy({ token_bucket: { rate: '1000/s', burst: 159 } }), 'Not leased: the limit 159 is below 160.'],
-    [policy({ token_bucket: { rate: '79/s' } }, { leases: { max_share: '10%' } }), 'Not leased: the limit 79 is below 80.'],
+    [
+      policy({ token_bucket: { rate: '79/s' } }, { leases: { max_share: '10%' } }),
+      'Not leased: the limit 79 is below 80.',
+    ],
     [policy({ token_bucket: { rate: '16/s' } }, { leases: { max_share: '50%' } }), undefined],
-    [policy({ token_bucket: { rate: '266/s' } }, { leases: { max_share: '3%' } }), 'Not leased: the limit 266 is below 267.'],
+    [
+      policy({ token_bucket: { rate: '266/s' } }, { leases: { max_share: '3%' } }),
+      'Not leased: the limit 266 is below 267.',
+    ],
     [policy({ token_bucket: { rate: '1/s' } }, { leases: { max_share: 'all' } }), undefined],
     [policy({ token_bucket: { rate: 'soon' } }), undefined],
   ])('whether the limit of %j is too small', (document, words) => {
@@ -391,7 +533,10 @@ describe('leases', () => {
         if (was !== undefined && choice === 'auto') continue;
         expect(JSON.stringify(edited(chosen, ['leases'], was))).toBe(JSON.stringify(document));
       }
-      for (const [bound, other] of [['max_share', 'term'], ['term', 'max_share']]) {
+      for (const [bound, other] of [
+        ['max_share', 'term'],
+        ['term', 'max_share'],
+      ]) {
         const within = edited(document, ['leases'], { max_share: '7%', term: '1s' });
         const emptied = edited(within, ['leases', bound!], undefined);
         expect(Object.keys(get(emptied, ['leases'])!)).toEqual([other]);
@@ -410,13 +555,17 @@ describe('leases', () => {
     const refused = new Set<JsonObject>();
     for (let start = 0; start < policies.length; start += 100) {
       const some = policies.slice(start, start + 100);
-      const { stdout, stderr } = spawnSync(BINARY!, ['policies', 'check', '-'], { input: printYaml({ policies: some }) });
+      const { stdout, stderr } = spawnSync(BINARY!, ['policies', 'check', '-'], {
+        input: printYaml({ policies: some }),
+      });
       const found = `${stdout}${stderr}`.matchAll(/policies\[(\d+)\] \(.*\)\.leases: /g);
       for (const [, place] of found) refused.add(some[Number(place)]!);
     }
     expect(refused.size).toBeGreaterThan(100);
     expect(policies.length - refused.size).toBeGreaterThan(100);
-    const wrong = policies.filter((document) => refused.has(document) === (neverLeased(document, english) === undefined));
+    const wrong = policies.filter(
+      (document) => refused.has(document) === (neverLeased(document, english) === undefined),
+    );
     expect(wrong).toEqual([]);
   });
 });
@@ -450,11 +599,20 @@ describe('what-if', () => {
   });
 
   test('a step is a twentieth, and stays in the range', () => {
-    expect([stepped(10, 1, 100), stepped(10, -1, 100), stepped(400, 1, 1000), stepped(1, -10, 9), stepped(8, 10, 9)]).toEqual([11, 9, 420, 1, 9]);
+    expect([
+      stepped(10, 1, 100),
+      stepped(10, -1, 100),
+      stepped(400, 1, 1000),
+      stepped(1, -10, 9),
+      stepped(8, 10, 9),
+    ]).toEqual([11, 9, 420, 1, 9]);
   });
 
   test('a policy without a match guards every line', () => {
-    expect(firstLine({ name: 'site', draft: document })).toEqual({ policies: { name: 'site', document }, policy: 'site' });
+    expect(firstLine({ name: 'site', draft: document })).toEqual({
+      policies: { name: 'site', document },
+      policy: 'site',
+    });
     const matching = { ...(document as object), match: { path: { prefix: '/' } } } as Json;
     const line = { policies: { name: 'site', document: matching }, key: ['path'] };
     expect(firstLine({ name: 'site', draft: matching, attribute: 'path' })).toEqual(line);

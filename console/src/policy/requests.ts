@@ -1,6 +1,16 @@
 /** Requests about policies. Changes name the version that they are made to. */
 
-import { ApiFailure, PASSIVE, type Schema, type Warning, type DocumentError, api, unwrap, collect, inLanguage } from '../lib/api.ts';
+import {
+  ApiFailure,
+  PASSIVE,
+  type Schema,
+  type Warning,
+  type DocumentError,
+  api,
+  unwrap,
+  collect,
+  inLanguage,
+} from '../lib/api.ts';
 import type { Json } from './json.ts';
 
 export type Policy = Schema['Policy'];
@@ -32,7 +42,9 @@ export const jsonOf = (holder: { document: unknown }): Json => holder.document a
 
 /** The apps that the account sees. */
 export async function appNames(): Promise<string[]> {
-  const apps = await collect((after) => unwrap(api.GET('/v1/admin/apps', { params: { query: { limit: 1000, after } } })));
+  const apps = await collect((after) =>
+    unwrap(api.GET('/v1/admin/apps', { params: { query: { limit: 1000, after } } })),
+  );
   return apps.map(({ name }) => name);
 }
 
@@ -77,19 +89,39 @@ export function create(app: string, document: Json, state: Live, options: Change
   return unwrap(api.POST('/v1/admin/apps/{app}/policies', { params: { path: { app }, query: query(options) }, body }));
 }
 
-export function change(app: string, policy: string, version: number, document: Json, options: ChangeOptions): Promise<Policy> {
+export function change(
+  app: string,
+  policy: string,
+  version: number,
+  document: Json,
+  options: ChangeOptions,
+): Promise<Policy> {
   const params = { path: path(app, policy), query: query(options), header: ifMatch(version) };
-  return unwrap(api.PUT('/v1/admin/apps/{app}/policies/{policy}', { params, body: { document: documentOf(document) } }));
+  return unwrap(
+    api.PUT('/v1/admin/apps/{app}/policies/{policy}', { params, body: { document: documentOf(document) } }),
+  );
 }
 
-export function setState(app: string, policy: string, version: number, state: Live, options: ChangeOptions): Promise<Policy> {
+export function setState(
+  app: string,
+  policy: string,
+  version: number,
+  state: Live,
+  options: ChangeOptions,
+): Promise<Policy> {
   const params = { path: path(app, policy), query: query(options), header: ifMatch(version) };
   return state === 'active'
     ? unwrap(api.POST('/v1/admin/apps/{app}/policies/{policy}/activate', { params }))
     : unwrap(api.POST('/v1/admin/apps/{app}/policies/{policy}/shadow', { params }));
 }
 
-export function rollBack(app: string, policy: string, version: number, to: number, options: ChangeOptions): Promise<Policy> {
+export function rollBack(
+  app: string,
+  policy: string,
+  version: number,
+  to: number,
+  options: ChangeOptions,
+): Promise<Policy> {
   const params = { path: path(app, policy), query: query(options), header: ifMatch(version) };
   return unwrap(api.POST('/v1/admin/apps/{app}/policies/{policy}/rollback', { params, body: { to } }));
 }

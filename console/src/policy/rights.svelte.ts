@@ -15,7 +15,11 @@ export class Rights {
     });
     $effect(() => {
       this.#owners = undefined;
-      if (app() && !session.canOwn(app())) void ownersOf(app()).then((owners) => (this.#owners = owners), () => {});
+      if (app() && !session.canOwn(app()))
+        void ownersOf(app()).then(
+          (owners) => (this.#owners = owners),
+          () => {},
+        );
     });
   }
 }

@@ -52,7 +52,9 @@ export function dialsOf(document: Json): Dial[] {
     const calendar = { day: 1, week: 7, month: 30, year: 365 }[String(rule.params.calendar)];
     const periodUs = calendar ? calendar * 86_400_000_000 : parseDuration(rule.params.window);
     const permits = rule.params.limit;
-    return typeof permits === 'number' && periodUs ? [{ rule: rule.name, index, permits, max: PERMITS_MAX, periodUs }] : [];
+    return typeof permits === 'number' && periodUs
+      ? [{ rule: rule.name, index, permits, max: PERMITS_MAX, periodUs }]
+      : [];
   });
 }
 
@@ -62,7 +64,8 @@ export function turned(document: Json, { index }: Dial, permits: number): Json {
   const rule = ruleOf(value);
   if (!rule || !isObject(value)) return document;
   const { rate } = rule.params;
-  const [name, next] = typeof rate === 'string' ? ['rate', rate.replace(/^[0-9]+/, String(permits))] : ['limit', permits];
+  const [name, next] =
+    typeof rate === 'string' ? ['rate', rate.replace(/^[0-9]+/, String(permits))] : ['limit', permits];
   return edited(document, ['rules', index, rule.algorithm, name], next);
 }
 

@@ -24,18 +24,23 @@ export function compare({ sentences, times }: Reading, facts: Facts): Compared {
       const right = rule.right(facts, sentence, rule.is.exec(text)!);
       found.set(rule.name, (found.get(rule.name) ?? 0) + 1);
       compared += 1;
-      if (right === undefined || !isSame(right, text)) differ.push(`${rule.name} (${at}): shows “${text}”, but it is “${right ?? 'nothing of the kind'}”`);
+      if (right === undefined || !isSame(right, text))
+        differ.push(`${rule.name} (${at}): shows “${text}”, but it is “${right ?? 'nothing of the kind'}”`);
     } else if (/\d/.test(text) && !FREE.some((one) => isIn(sentence, one.region) && one.is.test(text))) {
       differ.push(`not compared (${at}, ${sentence.kind}): “${text}”`);
     }
   }
   for (const rule of rules) {
     const [wanted, count] = [rule.times?.(facts), found.get(rule.name) ?? 0];
-    if (wanted !== undefined && wanted !== count) differ.push(`${rule.name}: is there ${count} times, but should be ${wanted} times`);
+    if (wanted !== undefined && wanted !== count)
+      differ.push(`${rule.name}: is there ${count} times, but should be ${wanted} times`);
   }
   for (const shown of times) {
     compared += 1;
-    if (!isTime(shown)) differ.push(`time: shows “${shown.words}” at ${new Date(shown.now).toISOString()}, but it is ${new Date(shown.ms).toISOString()}`);
+    if (!isTime(shown))
+      differ.push(
+        `time: shows “${shown.words}” at ${new Date(shown.now).toISOString()}, but it is ${new Date(shown.ms).toISOString()}`,
+      );
   }
   return { compared, differ };
 }
@@ -52,7 +57,8 @@ const NAMED: Record<string, string> = { tomorrow: 'in 1 day', yesterday: '1 day 
 
 /** Returns whether the words name this time, a unit more or less. */
 function isTime({ words, ms, now }: Shown): boolean {
-  const [, ahead, count = '', unit = '', ago] = /^(in )?(\d+) (s|min|h|days?)( ago)?$/.exec(NAMED[words] ?? words) ?? [];
+  const [, ahead, count = '', unit = '', ago] =
+    /^(in )?(\d+) (s|min|h|days?)( ago)?$/.exec(NAMED[words] ?? words) ?? [];
   if (words === 'now') return Math.abs(ms - now) < 2_500;
   if (!unit || !(ahead || ago)) return words === clock(ms);
   const seconds = (ago ? now - ms : ms - now) / 1000;

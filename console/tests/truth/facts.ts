@@ -96,7 +96,8 @@ export async function factsOf(fleet: Fleet, load: Load, { page, app = '', policy
     head: 'SELECT revision, (SELECT COUNT(*) FROM audit) AS entries FROM head',
     nodes: `SELECT n.name, n.seen_at, r.body, (SELECT MAX(at) + ${BUCKET_MS} FROM traffic t WHERE t.node = n.name AND t.step = ${BUCKET_MS}) AS written FROM nodes n JOIN node_reports r ON r.name = n.name ORDER BY n.name`,
     apps: 'SELECT name, description FROM apps',
-    policies: "SELECT name, app, state, version, updated_at, updated_by, document FROM policies WHERE state <> 'deleted'",
+    policies:
+      "SELECT name, app, state, version, updated_at, updated_by, document FROM policies WHERE state <> 'deleted'",
     versions: `SELECT v.policy, p.app, v.version, v.state, v.author, v.reason, v.at, v.document FROM policy_versions v JOIN policies p ON p.name = v.policy ORDER BY v.at DESC, v.policy, v.version DESC LIMIT ${ROWS}`,
     tokens: 'SELECT app, name, expires_at, revoked_at FROM tokens',
     members: 'SELECT m.app, a.name AS account, m.role FROM members m JOIN accounts a ON a.id = m.account',
@@ -107,13 +108,29 @@ export async function factsOf(fleet: Fleet, load: Load, { page, app = '', policy
     const report = JSON.parse(body);
     const value = (metric: string) => samples[place]!.find((sample) => sample.name === metric)?.value ?? NaN;
     // If a node does not reach the catalog, pages show its last report.
-    const isWithoutStore = name === missing?.node ? report.mode === 'fallback' : value('sluicegate_store_breaker_open') === 1;
-    return { name, seen_at, report, isWithoutStore, through: Math.max(written ?? 0, report.through[0]), revision: value('sluicegate_catalog_revision') };
+    const isWithoutStore =
+      name === missing?.node ? report.mode === 'fallback' : value('sluicegate_store_breaker_open') === 1;
+    return {
+      name,
+      seen_at,
+      report,
+      isWithoutStore,
+      through: Math.max(written ?? 0, report.through[0]),
+      revision: value('sluicegate_catalog_revision'),
+    };
   });
   const { revision, entries } = tables.head[0]!;
   return {
     isReported: nodes.every(({ isWithoutStore, report }) => isWithoutStore === (report.mode === 'fallback')),
-    now: Date.now(), page, app, policy, load, missing, nodes, revision, entries,
+    now: Date.now(),
+    page,
+    app,
+    policy,
+    load,
+    missing,
+    nodes,
+    revision,
+    entries,
     software: samples[0]!.find(({ name }) => name === 'sluicegate_build_info')?.labels.version ?? '',
     apps: tables.apps as Facts['apps'],
     policies: tables.policies.map((row) => document<PolicyRow>(row)),
@@ -133,6 +150,7 @@ export const quarter = (now: number): number => floor(now) - 89 * BUCKET_MS;
 
 /** The decisions of an app, or of one policy, that have reached the catalog. */
 export function countsOf(facts: Facts, of: { app: string } | { policy: string }, since: number): Counts {
-  const names = 'policy' in of ? [of.policy] : facts.versions.filter(({ app }) => app === of.app).map(({ policy }) => policy);
+  const names =
+    'policy' in of ? [of.policy] : facts.versions.filter(({ app }) => app === of.app).map(({ policy }) => policy);
   return facts.load.since(since, names, facts.missing);
 }

@@ -94,8 +94,14 @@ export class Fleet {
 
   /** The answers of several queries, at one moment. */
   async tables<K extends string>(queries: Record<K, string>): Promise<Record<K, Record<string, any>[]>> {
-    const parts = Object.entries(queries).map(([name, sql]) => `'${name}', (SELECT COALESCE(json_agg(it), '[]') FROM (${sql}) it)`);
-    const { stdout } = await promisify(execFile)('psql', [this.database.url, '-qAtc', `SELECT json_build_object(${parts.join(', ')})`], { maxBuffer: 16 << 20 });
+    const parts = Object.entries(queries).map(
+      ([name, sql]) => `'${name}', (SELECT COALESCE(json_agg(it), '[]') FROM (${sql}) it)`,
+    );
+    const { stdout } = await promisify(execFile)(
+      'psql',
+      [this.database.url, '-qAtc', `SELECT json_build_object(${parts.join(', ')})`],
+      { maxBuffer: 16 << 20 },
+    );
     return JSON.parse(stdout);
   }
 
@@ -111,40 +117,62 @@ export class Fleet {
 
   /** Waits until these nodes use the newest revision, and the catalog knows it. */
   async followed(nodes: readonly NodeName[] = NODES): Promise<void> {
-    await expect.poll(async () => {
-      const [revision, rows] = [await this.revision(), await this.rows('SELECT name, revision FROM nodes')];
-      return nodes.filter((name) => rows.find((row) => row.name === name)?.revision !== revision);
-    }, { timeout: FOLLOWED_MS }).toEqual([]);
+    await expect
+      .poll(
+        async () => {
+          const [revision, rows] = [await this.revision(), await this.rows('SELECT name, revision FROM nodes')];
+          return nodes.filter((name) => rows.find((row) => row.name === name)?.revision !== revision);
+        },
+        { timeout: FOLLOWED_MS },
+      )
+      .toEqual([]);
   }
 
   /** Waits until the catalog has the present counts of these nodes. */
   async counted(nodes: readonly NodeName[] = NODES): Promise<void> {
     const until = Date.now();
-    await expect.poll(async () => {
-      const rows = await this.rows('SELECT name, body FROM node_reports');
-      return nodes.filter((name) => (JSON.parse(rows.find((row) => row.name === name)?.body ?? '{}').through?.[0] ?? 0) <= until);
-    }, { timeout: 45_000, intervals: [250] }).toEqual([]);
+    await expect
+      .poll(
+        async () => {
+          const rows = await this.rows('SELECT name, body FROM node_reports');
+          return nodes.filter(
+            (name) => (JSON.parse(rows.find((row) => row.name === name)?.body ?? '{}').through?.[0] ?? 0) <= until,
+          );
+        },
+        { timeout: 45_000, intervals: [250] },
+      )
+      .toEqual([]);
   }
 
   /** Waits until all nodes have lost the store. */
   async lost(ask: () => Promise<unknown>): Promise<void> {
-    await expect.poll(async () => {
-      await ask();
-      return this.breakers();
-    }, { timeout: FOLLOWED_MS, intervals: [200] }).toEqual([1, 1, 1]);
+    await expect
+      .poll(
+        async () => {
+          await ask();
+          return this.breakers();
+        },
+        { timeout: FOLLOWED_MS, intervals: [200] },
+      )
+      .toEqual([1, 1, 1]);
   }
 
   /** Waits until all nodes have found the store, keep it for some requests, and have charged it their debts. */
   async found(ask: () => Promise<unknown>): Promise<void> {
     let [times, before] = [0, ''];
-    await expect.poll(async () => {
-      await ask();
-      // Permits beyond a limit stay a debt until its window ends.
-      const [open, debts] = [await this.breakers(), String(await this.all('sluicegate_store_debts'))];
-      times = open.every((count) => count === 0) && debts === before ? times + 1 : 0;
-      before = debts;
-      return times;
-    }, { timeout: 2 * FOLLOWED_MS, intervals: [200] }).toBeGreaterThan(2);
+    await expect
+      .poll(
+        async () => {
+          await ask();
+          // Permits beyond a limit stay a debt until its window ends.
+          const [open, debts] = [await this.breakers(), String(await this.all('sluicegate_store_debts'))];
+          times = open.every((count) => count === 0) && debts === before ? times + 1 : 0;
+          before = debts;
+          return times;
+        },
+        { timeout: 2 * FOLLOWED_MS, intervals: [200] },
+      )
+      .toBeGreaterThan(2);
   }
 
   /** The gauge of the breaker at each node: 1 while it decides without the store. */
@@ -158,19 +186,39 @@ export class Fleet {
 
   /** Waits until the catalog knows which of these nodes are without the store. */
   async reported(nodes: readonly string[]): Promise<void> {
-    await expect.poll(async () => {
-      const rows = await this.rows('SELECT name, body FROM node_reports');
-      const modes = await Promise.all(nodes.map(async (name) => ((await this.metric(this.node(name as NodeName), 'sluicegate_store_breaker_open')) === 1 ? 'fallback' : 'store')));
-      return nodes.filter((name, place) => JSON.parse(rows.find((row) => row.name === name)?.body ?? '{}').mode !== modes[place]);
-    }, { timeout: FOLLOWED_MS }).toEqual([]);
+    await expect
+      .poll(
+        async () => {
+          const rows = await this.rows('SELECT name, body FROM node_reports');
+          const modes = await Promise.all(
+            nodes.map(async (name) =>
+              (await this.metric(this.node(name as NodeName), 'sluicegate_store_breaker_open')) === 1
+                ? 'fallback'
+                : 'store',
+            ),
+          );
+          return nodes.filter(
+            (name, place) => JSON.parse(rows.find((row) => row.name === name)?.body ?? '{}').mode !== modes[place],
+          );
+        },
+        { timeout: FOLLOWED_MS },
+      )
+      .toEqual([]);
   }
 
   /** Waits until this node has not reported for so long that it is silent. */
   async silent(name: NodeName): Promise<void> {
-    await expect.poll(async () => {
-      const [{ seen_at }] = (await this.rows(`SELECT seen_at FROM nodes WHERE name = '${name}'`)) as [{ seen_at: number }];
-      return Date.now() - seen_at;
-    }, { timeout: 45_000 }).toBeGreaterThan(31_000);
+    await expect
+      .poll(
+        async () => {
+          const [{ seen_at }] = (await this.rows(`SELECT seen_at FROM nodes WHERE name = '${name}'`)) as [
+            { seen_at: number },
+          ];
+          return Date.now() - seen_at;
+        },
+        { timeout: 45_000 },
+      )
+      .toBeGreaterThan(31_000);
   }
 
   async stop(): Promise<void> {

@@ -15,7 +15,15 @@ export interface Counts {
 }
 export type Kind = keyof Counts;
 
-export const none = (): Counts => ({ decided: 0, refused: 0, shadowed: 0, shed: 0, withoutStore: 0, error: 0, allowed: 0 });
+export const none = (): Counts => ({
+  decided: 0,
+  refused: 0,
+  shadowed: 0,
+  shed: 0,
+  withoutStore: 0,
+  error: 0,
+  allowed: 0,
+});
 
 /** The counts of a policy on a node between two moments. */
 interface Counted {
@@ -52,28 +60,50 @@ export class Load {
   constructor(private readonly fleet: Fleet) {}
 
   /** Sends requests to all nodes at once: for each key `times` to each node. Returns the number of decisions. */
-  async send(secret: string, policy: string, keys: string[], times: number, nodes: Node[] = this.fleet.nodes): Promise<number> {
-    return this.during(() => Promise.all(nodes.flatMap((node) => keys.map(async (key) => {
-      const answers = [];
-      for (let time = 0; time < times; time += 1) answers.push(await check(node, secret, policy, key));
-      return answers;
-    }))).then((answers) => answers.flat(2)));
+  async send(
+    secret: string,
+    policy: string,
+    keys: string[],
+    times: number,
+    nodes: Node[] = this.fleet.nodes,
+  ): Promise<number> {
+    return this.during(() =>
+      Promise.all(
+        nodes.flatMap((node) =>
+          keys.map(async (key) => {
+            const answers = [];
+            for (let time = 0; time < times; time += 1) answers.push(await check(node, secret, policy, key));
+            return answers;
+          }),
+        ),
+      ).then((answers) => answers.flat(2)),
+    );
   }
 
   /** Sends requests by which nodes notice the state of the store: a breaker counts some calls in a second. */
   async probe(secret: string, policy: string): Promise<void> {
-    await this.during(() => Promise.all(this.fleet.nodes.map(async (node) => {
-      const answers = [];
-      // A node does not ask the store for a key whose budget it keeps itself.
-      for (let time = 0; time < PROBES; time += 1) answers.push(await check(node, secret, policy, `probe-${(this.probes += 1)}`));
-      return answers;
-    })).then((answers) => answers.flat()));
+    await this.during(() =>
+      Promise.all(
+        this.fleet.nodes.map(async (node) => {
+          const answers = [];
+          // A node does not ask the store for a key whose budget it keeps itself.
+          for (let time = 0; time < PROBES; time += 1)
+            answers.push(await check(node, secret, policy, `probe-${(this.probes += 1)}`));
+          return answers;
+        }),
+      ).then((answers) => answers.flat()),
+    );
   }
 
   /** Sends several requests at once to each node, each with a key of its own. */
   async flood(secret: string, policy: string, count: number): Promise<void> {
     const agent = new Agent({ keepAlive: true, maxSockets: 400 });
-    const sent = () => Promise.all(this.fleet.nodes.flatMap((node) => Array.from({ length: count }, (_, place) => check(node, secret, policy, `${node.name}-${place}`, agent))));
+    const sent = () =>
+      Promise.all(
+        this.fleet.nodes.flatMap((node) =>
+          Array.from({ length: count }, (_, place) => check(node, secret, policy, `${node.name}-${place}`, agent)),
+        ),
+      );
     await this.during(sent);
     agent.destroy();
   }
@@ -116,7 +146,8 @@ export class Load {
       found.set(labels.policy!, counts);
       counts.decided += value;
       if (labels.mode === 'shed') counts.shed += value;
-      else if (labels.result === 'refused' || labels.result === 'shadowed' || labels.result === 'error') counts[labels.result] += value;
+      else if (labels.result === 'refused' || labels.result === 'shadowed' || labels.result === 'error')
+        counts[labels.result] += value;
       else counts.allowed += value;
       if (WITHOUT_STORE.includes(labels.mode!)) counts.withoutStore += value;
     }
@@ -156,16 +187,22 @@ interface Answer {
 /** Sends one request for a permit, and returns the answer to its caller. */
 function check(node: Node, secret: string, policy: string, key: string, agent?: Agent): Promise<Answer> {
   const body = JSON.stringify({ policy, key });
-  const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
+  const headers = {
+    authorization: `Bearer ${secret}`,
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+  };
   return new Promise((done, failed) => {
     const asked = request(`${node.http}/v1/check`, { method: 'POST', headers, ...(agent && { agent }) }, (answer) => {
       let text = '';
       answer.on('data', (more) => (text += more));
       answer.on('end', () => {
         // A request without a valid token is refused before anything is decided.
-        if (answer.statusCode === 401 || answer.statusCode === 404) return done({ policy, key, kind: 'unknown', isShed: false, isWithoutStore: false });
+        if (answer.statusCode === 401 || answer.statusCode === 404)
+          return done({ policy, key, kind: 'unknown', isShed: false, isWithoutStore: false });
         const { allowed, mode = '', overflow = '' } = JSON.parse(text);
-        const kind = allowed === undefined ? 'error' : overflow === 'shadow' ? 'shadowed' : allowed ? 'allowed' : 'refused';
+        const kind =
+          allowed === undefined ? 'error' : overflow === 'shadow' ? 'shadowed' : allowed ? 'allowed' : 'refused';
         done({ policy, key, kind, isShed: mode === 'shed', isWithoutStore: WITHOUT_STORE.includes(mode) });
       });
     });

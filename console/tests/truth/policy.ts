@@ -12,7 +12,8 @@ function stateSince(facts: Facts): number {
 }
 const ceil = (at: number): number => Math.ceil(at / 10_000) * 10_000;
 const sinceState = (facts: Facts): Counts => countsOf(facts, { policy: facts.policy }, ceil(stateSince(facts)));
-const wasInShadow = (facts: Facts): boolean => policyOf(facts).state === 'active' && versionsOf(facts, facts.policy).some(({ state }) => state === 'shadow');
+const wasInShadow = (facts: Facts): boolean =>
+  policyOf(facts).state === 'active' && versionsOf(facts, facts.policy).some(({ state }) => state === 'shadow');
 
 /** Returns the sentences about requests that met no limit, in the cards of a policy. */
 function unlimited({ shed, withoutStore }: Counts): string {
@@ -20,7 +21,10 @@ function unlimited({ shed, withoutStore }: Counts): string {
   return [
     shed > 0 && `${some(shed, 'request', 'requests')} met an overloaded store: no limit was asked about ${them}.`,
     withoutStore > 0 && `${number(withoutStore)} ${withoutStore === 1 ? 'was' : 'were'} decided without the store.`,
-  ].filter(Boolean).map((sentence) => ` ${sentence}`).join('');
+  ]
+    .filter(Boolean)
+    .map((sentence) => ` ${sentence}`)
+    .join('');
 }
 
 /** The sentences of the page of a policy, beside those that other pages have, too. */
@@ -35,8 +39,20 @@ export const POLICY: Rule[] = [
     },
     times: () => 1,
   },
-  { name: 'state of the policy', region: '', is: /^(active|in shadow)$/, right: (facts) => (policyOf(facts).state === 'active' ? 'active' : 'in shadow'), times: () => 1 },
-  { name: 'in shadow since', is: /^In shadow, last changed ⟨\d+⟩$/, right: (facts) => (policyOf(facts).state === 'shadow' ? `In shadow, last changed ${time(policyOf(facts).updated_at)}` : undefined), times: (facts) => Number(policyOf(facts).state === 'shadow') },
+  {
+    name: 'state of the policy',
+    region: '',
+    is: /^(active|in shadow)$/,
+    right: (facts) => (policyOf(facts).state === 'active' ? 'active' : 'in shadow'),
+    times: () => 1,
+  },
+  {
+    name: 'in shadow since',
+    is: /^In shadow, last changed ⟨\d+⟩$/,
+    right: (facts) =>
+      policyOf(facts).state === 'shadow' ? `In shadow, last changed ${time(policyOf(facts).updated_at)}` : undefined,
+    times: (facts) => Number(policyOf(facts).state === 'shadow'),
+  },
   {
     name: 'what the shadow would have refused',
     region: /^In shadow/,
@@ -54,7 +70,12 @@ export const POLICY: Rule[] = [
     },
     times: (facts) => Number(policyOf(facts).state === 'shadow'),
   },
-  { name: 'active since', is: /^Active since ⟨\d+⟩$/, right: (facts) => (wasInShadow(facts) ? `Active since ${time(stateSince(facts))}` : undefined), times: (facts) => Number(wasInShadow(facts)) },
+  {
+    name: 'active since',
+    is: /^Active since ⟨\d+⟩$/,
+    right: (facts) => (wasInShadow(facts) ? `Active since ${time(stateSince(facts))}` : undefined),
+    times: (facts) => Number(wasInShadow(facts)),
+  },
   {
     name: 'what was refused since the policy is active',
     region: /^Active since/,
@@ -68,22 +89,51 @@ export const POLICY: Rule[] = [
     },
     times: (facts) => Number(wasInShadow(facts)),
   },
-  { name: 'limit below the chart', region: 'Traffic', is: /^Limit for each key: .*$/, right: (facts) => `Limit for each key: ${words.limitWords(policyOf(facts).document)}`, times: () => 1 },
-  { name: 'limit of a rule', region: 'Rules', is: /^\d[\d,]* in each .*$/, right: (facts) => words.limitWords(policyOf(facts).document), times: () => 1 },
-  { name: 'rule', region: 'Rules', is: /^\S+ · Fixed window · .*$/, right: (facts, at) => words.ruleWords(policyOf(facts).document.rules[at.place]!), times: () => 1 },
+  {
+    name: 'limit below the chart',
+    region: 'Traffic',
+    is: /^Limit for each key: .*$/,
+    right: (facts) => `Limit for each key: ${words.limitWords(policyOf(facts).document)}`,
+    times: () => 1,
+  },
+  {
+    name: 'limit of a rule',
+    region: 'Rules',
+    is: /^\d[\d,]* in each .*$/,
+    right: (facts) => words.limitWords(policyOf(facts).document),
+    times: () => 1,
+  },
+  {
+    name: 'rule',
+    region: 'Rules',
+    is: /^\S+ · Fixed window · .*$/,
+    right: (facts, at) => words.ruleWords(policyOf(facts).document.rules[at.place]!),
+    times: () => 1,
+  },
   {
     name: 'while the store is away',
     region: 'Rules',
     is: /^(each node decides its share|allow everything|refuse everything)$/,
-    right: (facts) => ({ allow: 'allow everything', deny: 'refuse everything' })[policyOf(facts).document.on_store_failure ?? ''] ?? 'each node decides its share',
+    right: (facts) =>
+      ({ allow: 'allow everything', deny: 'refuse everything' })[policyOf(facts).document.on_store_failure ?? ''] ??
+      'each node decides its share',
     times: () => 1,
   },
-  { name: 'number of a version', region: 'Versions', is: /^v\d+$/, right: (facts, at) => `v${versionsOf(facts, facts.policy)[at.place]!.version}`, times: (facts) => Math.min(6, versionsOf(facts, facts.policy).length) },
+  {
+    name: 'number of a version',
+    region: 'Versions',
+    is: /^v\d+$/,
+    right: (facts, at) => `v${versionsOf(facts, facts.policy)[at.place]!.version}`,
+    times: (facts) => Math.min(6, versionsOf(facts, facts.policy).length),
+  },
   {
     name: 'what a version changed',
     region: 'Versions',
     is: /^(created|activated|moved to shadow|rule .*|no change of rules)( · .*)?$/,
-    right: (facts, at) => words.changeWords(...(withBefore(facts, at.place, versionsOf(facts, facts.policy)) as [Facts['versions'][number], undefined])),
+    right: (facts, at) =>
+      words.changeWords(
+        ...(withBefore(facts, at.place, versionsOf(facts, facts.policy)) as [Facts['versions'][number], undefined]),
+      ),
     times: (facts) => Math.min(6, versionsOf(facts, facts.policy).length),
   },
   {
@@ -95,7 +145,13 @@ export const POLICY: Rule[] = [
       return `${words.person(author)} · ${time(ms)}${reason ? `· “${reason}”` : ''}`;
     },
   },
-  { name: 'versions to compare', region: 'Versions', is: /^v\d+ → v\d+$/, right: (facts, at) => `v${versionsOf(facts, facts.policy)[at.place + 1]?.version} → v${versionsOf(facts, facts.policy)[at.place]!.version}` },
+  {
+    name: 'versions to compare',
+    region: 'Versions',
+    is: /^v\d+ → v\d+$/,
+    right: (facts, at) =>
+      `v${versionsOf(facts, facts.policy)[at.place + 1]?.version} → v${versionsOf(facts, facts.policy)[at.place]!.version}`,
+  },
   {
     name: 'refusals of a key',
     region: 'Refused most, lately',

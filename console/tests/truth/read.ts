@@ -43,7 +43,12 @@ export function readPage(page: Page): Promise<Reading> {
       const by = element.getAttribute('aria-labelledby');
       return (by ? document.getElementById(by)?.textContent : element.getAttribute('aria-label')) ?? '';
     };
-    const regionOf = (element: Element) => label(element.closest('table[aria-label], [aria-labelledby], ol[aria-label], ul[aria-label], section[aria-label], nav[aria-label], header, [role=alert], [role=dialog]')).trim();
+    const regionOf = (element: Element) =>
+      label(
+        element.closest(
+          'table[aria-label], [aria-labelledby], ol[aria-label], ul[aria-label], section[aria-label], nav[aria-label], header, [role=alert], [role=dialog]',
+        ),
+      ).trim();
     const rowOf = (element: Element) => element.closest('tbody tr, li');
     const text = (element: Element) => (element as HTMLElement).innerText.replace(/\s+/g, ' ').trim();
     const nameOf = (row: Element | null) => (row ? text(row.matches('tr') ? row.querySelector('td, th')! : row) : '');
@@ -51,10 +56,14 @@ export function readPage(page: Page): Promise<Reading> {
     const add = (element: Element, words: string, kind: string) => {
       const found = words.replace(/\s+/g, ' ').trim();
       const row = rowOf(element);
-      if (found) sentences.push({ text: found, region: regionOf(element), row: nameOf(row), place: placeOf(row), kind });
+      if (found)
+        sentences.push({ text: found, region: regionOf(element), row: nameOf(row), place: placeOf(row), kind });
     };
-    const isSeen = (element: Element) => element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) && !element.closest('pre, code, textarea, script, style, option');
-    const isInline = (element: Element) => ['inline', 'contents'].includes(getComputedStyle(element).display) && element !== document.body;
+    const isSeen = (element: Element) =>
+      element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) &&
+      !element.closest('pre, code, textarea, script, style, option');
+    const isInline = (element: Element) =>
+      ['inline', 'contents'].includes(getComputedStyle(element).display) && element !== document.body;
 
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {

@@ -5,7 +5,8 @@ import type { Counts } from './load.ts';
 
 export const number = (value: number): string => value.toLocaleString('en-GB');
 /** `1 token expires soon`, `2 tokens expire soon`. */
-export const some = (count: number, one: string, other: string): string => `${number(count)} ${count === 1 ? one : other}`;
+export const some = (count: number, one: string, other: string): string =>
+  `${number(count)} ${count === 1 ? one : other}`;
 
 /** With one decimal; nothing and all are exact, and a number close to one of them does not look like it. */
 export function share(part: number, whole: number): string {
@@ -20,7 +21,8 @@ export function listed(words: string[]): string {
 }
 
 export const person = (actor: string): string =>
-  ({ operator: 'The command line', nobody: 'An unknown visitor', provider: 'The sign-in provider' })[actor] ?? actor.replace(/^account:/, '');
+  ({ operator: 'The command line', nobody: 'An unknown visitor', provider: 'The sign-in provider' })[actor] ??
+  actor.replace(/^account:/, '');
 
 export const time = (at: number): string => `⟨${at}⟩`;
 /** Hours and minutes, as pages without a zone of their own show them. */
@@ -41,7 +43,9 @@ export function parts({ decided, refused, shadowed, shed, withoutStore }: Counts
 }
 
 export function limitWords({ rules }: Document): string {
-  return rules.map(({ fixed_window: { limit, window } }) => `${number(limit)} in each ${window === '1h' ? 'hour' : 'minute'}`).join(' · ');
+  return rules
+    .map(({ fixed_window: { limit, window } }) => `${number(limit)} in each ${window === '1h' ? 'hour' : 'minute'}`)
+    .join(' · ');
 }
 
 export function ruleWords({ name, fixed_window: { limit, window } }: Document['rules'][number]): string {
@@ -52,13 +56,21 @@ export function ruleWords({ name, fixed_window: { limit, window } }: Document['r
 export function changeWords(version: VersionRow, before: VersionRow | undefined): string {
   if (!before) return 'created';
   const words = before.state === version.state ? [] : [version.state === 'active' ? 'activated' : 'moved to shadow'];
-  const [was, is] = [before.document.rules[0]!, version.document.rules[0]!].map(({ fixed_window }) => fixed_window.limit) as [number, number];
+  const [was, is] = [before.document.rules[0]!, version.document.rules[0]!].map(
+    ({ fixed_window }) => fixed_window.limit,
+  ) as [number, number];
   if (was !== is) words.push(`rule main · Limit: ${number(was)} → ${number(is)}`);
   return words.join(' · ') || 'no change of rules';
 }
 
 export function changeSentence(version: VersionRow, before: VersionRow | undefined): string {
-  const verb = !before ? 'created' : before.state === version.state ? 'changed' : version.state === 'active' ? 'activated' : '';
+  const verb = !before
+    ? 'created'
+    : before.state === version.state
+      ? 'changed'
+      : version.state === 'active'
+        ? 'activated'
+        : '';
   const words = verb ? `${verb} the policy ${version.policy}` : `moved the policy ${version.policy} to shadow`;
   return `${person(version.author)} ${words}${quoted(version.reason)}${before ? `Compare v${before.version} → v${version.version}` : ''}`;
 }
@@ -86,9 +98,17 @@ const DENIED: Record<string, string> = {
 export function auditSentence({ actor, action, app, target, outcome, reason, after }: AuditRow): string {
   const words = (outcome === 'denied' ? DENIED : DONE)[action];
   if (words === undefined) return `${action} ${target} (${outcome}): the test has no words for it`;
-  const name = action === 'member.update' ? target.replace(/^.*\//, '') : action.startsWith('token.') ? JSON.parse(after ?? '{}').name ?? target : target;
+  const name =
+    action === 'member.update'
+      ? target.replace(/^.*\//, '')
+      : action.startsWith('token.')
+        ? (JSON.parse(after ?? '{}').name ?? target)
+        : target;
   // Actions that are denied too often in a minute have entries of the first ones only.
   const unnoted = Number(/"unnoted_before":(\d+)/.exec(after ?? '')?.[1] ?? 0);
-  const more = unnoted > 0 ? `· ${some(unnoted, 'more denied attempt before it was', 'more denied attempts before it were')} counted, not written` : '';
+  const more =
+    unnoted > 0
+      ? `· ${some(unnoted, 'more denied attempt before it was', 'more denied attempts before it were')} counted, not written`
+      : '';
   return `${person(actor)} ${words.replace('_', name).replace('APP', app ?? '')} ${quoted(reason)}${more}`.trim();
 }

@@ -62,7 +62,9 @@ export function versionOf({ after }: Entry): number {
 /** Denied attempts of the same caller since its last entry: there were too many for an entry each. */
 export function suppressedOf({ after }: Entry): number {
   const value = parse(after ?? '');
-  return typeof value === 'object' && value !== null && 'unnoted_before' in value ? Number(value.unnoted_before) || 0 : 0;
+  return typeof value === 'object' && value !== null && 'unnoted_before' in value
+    ? Number(value.unnoted_before) || 0
+    : 0;
 }
 
 /** Returns the target in the words of people: a token by its name, not its identifier, and a member without the app. */

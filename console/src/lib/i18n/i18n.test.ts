@@ -38,7 +38,9 @@ describe('messages', () => {
   test('none is empty, and none of the Chinese ones is the English one by mistake', () => {
     const ofZh: Record<string, string> = zh;
     expect(Object.values(en).filter((text) => !text.trim())).toEqual([]);
-    const same = Object.entries(en).filter(([key, text]) => ofZh[key] === text && /[a-z]{3}/.test(text.replace(/\{\w+\}/g, '')));
+    const same = Object.entries(en).filter(
+      ([key, text]) => ofZh[key] === text && /[a-z]{3}/.test(text.replace(/\{\w+\}/g, '')),
+    );
     expect(same.map(([key]) => key).filter((key) => !SAME.includes(key))).toEqual([]);
   });
 
@@ -52,7 +54,9 @@ describe('messages', () => {
   test('each is used', () => {
     const all = sources.map(({ text }) => text).join('\n');
     // `t(`role.${role}`)` uses every message that begins with `role.`.
-    const beginnings = [...all.matchAll(/[`'"]([a-z_]+(?:\.[a-z_]+)*[._])(?:\$\{|['"]\s*\+)/g)].map(([, start]) => start!);
+    const beginnings = [...all.matchAll(/[`'"]([a-z_]+(?:\.[a-z_]+)*[._])(?:\$\{|['"]\s*\+)/g)].map(
+      ([, start]) => start!,
+    );
     const isUsed = (key: string) =>
       all.includes(`'${key}'`) || all.includes(`"${key}"`) || beginnings.some((start) => key.startsWith(start));
     expect(keys(en).filter((key) => !isUsed(key))).toEqual([]);
@@ -74,7 +78,8 @@ describe('messages', () => {
 /** Words that are the same in both languages. */
 const SAME = ['accounts.oidc'];
 /** Names, examples of values and words of the protocol: the same in every language. */
-const NAMES = /^((· )?Sluicegate|check|refund|policy:read|policy:write|curl|YAML|remote_ip|POST|shop\.example\.com|\/orders|5\/200ms|x-user: alice)$/;
+const NAMES =
+  /^((· )?Sluicegate|check|refund|policy:read|policy:write|curl|YAML|remote_ip|POST|shop\.example\.com|\/orders|5\/200ms|x-user: alice)$/;
 const WORDS = /\p{L}{2,}/u;
 const SHOWN = ['label', 'title', 'placeholder', 'aria-label', 'alt', 'hint', 'text'];
 
@@ -96,7 +101,8 @@ function literals(source: string): string[] {
       return;
     }
     if (type === 'StyleDirective') return;
-    for (const [key, child] of Object.entries(node)) if (key !== 'expression' && key !== 'parent') visit(child, isShown);
+    for (const [key, child] of Object.entries(node))
+      if (key !== 'expression' && key !== 'parent') visit(child, isShown);
   };
   visit((parse(source, { modern: true }) as AST.Root).fragment);
   return found;

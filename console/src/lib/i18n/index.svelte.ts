@@ -95,10 +95,12 @@ export function t(key: Key, params: Record<string, string | number> = {}): strin
 /** A sentence of the server in the current language, by its code; `detail` is the server's own. */
 export function finding(code: string | undefined, params: Record<string, string> | undefined, detail: string): string {
   const text = current.findings[code ?? ''];
-  return text ? text.replace(/(`?)\{(\w+)\}/g, (whole, tick: string, name: string) => {
-    const value = params?.[name];
-    return value === undefined ? whole : tick + (tick ? value : inChinese(value));
-  }) : detail;
+  return text
+    ? text.replace(/(`?)\{(\w+)\}/g, (whole, tick: string, name: string) => {
+        const value = params?.[name];
+        return value === undefined ? whole : tick + (tick ? value : inChinese(value));
+      })
+    : detail;
 }
 
 const SPANS: Record<string, string> = { us: '微秒', ms: '毫秒', s: '秒', m: '分钟', h: '小时', d: '天' };
@@ -122,7 +124,8 @@ export function compact(value: number): string {
 
 /** With one decimal. Nothing and all are exact: a little more than nothing is `<0.1%`. */
 export function percent(ratio: number): string {
-  const words = (value: number, digits: number) => number(value, { style: 'percent', minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const words = (value: number, digits: number) =>
+    number(value, { style: 'percent', minimumFractionDigits: digits, maximumFractionDigits: digits });
   if (ratio === 0 || ratio === 1) return words(ratio, 0);
   if (ratio > 0 && ratio < 0.001) return `<${words(0.001, 1)}`;
   if (ratio > 0.999 && ratio < 1) return `>${words(0.999, 1)}`;
@@ -137,7 +140,9 @@ export function dateTime(ms: number, part?: 'time'): string {
 /** Hours and minutes; with the date if that differs from the date of `beside`. */
 export function clock(ms: number, beside = Date.now()): string {
   const isSameDay = date(ms) === date(beside);
-  return new Intl.DateTimeFormat(locale(), { timeStyle: 'short', ...(!isSameDay && { dateStyle: 'medium' }) }).format(ms);
+  return new Intl.DateTimeFormat(locale(), { timeStyle: 'short', ...(!isSameDay && { dateStyle: 'medium' }) }).format(
+    ms,
+  );
 }
 
 export function date(ms: number): string {
