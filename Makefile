@@ -23,6 +23,10 @@ console: ## Build the admin console, which the program then carries
 release: toolchain ## Build the program with link-time optimisation: target/release/sluicegate (minutes more)
 	$(CARGO) build --release --bin sluicegate
 
+.PHONY: check
+check: toolchain ## Check what changed within two minutes: format, rules, lints and short tests of the crates with changes
+	scripts/check
+
 .PHONY: test
 test: deps ## Run every test
 	scripts/test
