@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, SmoothWarmup, States, Verb};
+use sluicegate_kernel::{Carry, Cost, Micros, Moment, Rate, RuleSet, SmoothWarmup, States, Verb};
 
 const MINUTE_US: u64 = 60_000_000;
 
@@ -53,5 +53,37 @@ fn callers_that_wait_for_one_interval_warm_it_as_in_guava() {
         let (total, seconds) = passed(20_000, max_wait_us);
         assert_eq!(total, guava, "up to {max_wait_us} us");
         assert_eq!(seconds[&20], 50, "up to {max_wait_us} us");
+    }
+}
+
+/// Of 50/s with 10 s to warm up, 500 permits are stored at most; of 100/s, 1,000.
+fn warm(permits: u64, carry: Carry) -> RuleSet {
+    let rate = Rate::per_second(permits).unwrap();
+    let rule = SmoothWarmup::new(rate, Micros::from_secs(10), 3.0).unwrap();
+    RuleSet::single("warm", rule).with_carry(carry)
+}
+
+#[test]
+fn usage_that_is_known_comes_from_the_store_first_and_is_a_debt_beyond_it() {
+    let (rules, at) = (warm(50, Carry::Usage), Moment::new(Micros::from_secs(100)));
+    for used in [1, 100, 500, 600] {
+        let mut states = States::default();
+        rules.set_used(&mut states, 0, used, &at);
+        assert_eq!(rules.in_use(&states, &at)[0], used);
+    }
+}
+
+/// Guava's `setRate`: the part of the store that is full stays, and a debt keeps its time.
+#[test]
+fn another_rate_keeps_the_part_of_the_store_and_the_time_of_a_debt() {
+    let at = Moment::new(Micros::from_secs(100));
+    for carry in [Carry::Usage, Carry::Proportional] {
+        let (old, new) = (warm(50, carry), warm(100, carry));
+        for (used, after) in [(100, 200), (500, 1_000), (600, 1_200)] {
+            let mut states = States::default();
+            old.set_used(&mut states, 0, used, &at);
+            let states = new.take_over(&old, &states, &at);
+            assert_eq!(new.in_use(&states, &at)[0], after, "{used} of 500 by {carry:?}");
+        }
     }
 }
