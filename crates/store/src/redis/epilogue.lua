@@ -137,6 +137,11 @@ for place = 1, #args / 2 do
     if not remaining then remaining, full_after = twin('status', rule, state, now_us) end
     goes_on = keys[place + 1] == key and args[2 * place + 1] == text and args[2 * place + 2] == ask
     if touched and not goes_on then
+      -- As in `decide_any`: no instant in a head is later than now.
+      local most = (now_us - now_us % 1000) / 1000 - HEADS_SINCE_MS
+      if not value and #head > same and most >= 0 and struct.unpack('<I5', head, same + 1) > most then
+        begin = head:sub(1, same) .. struct.pack('<I5', most)
+      end
       packed = twin('pack', rule, state, begin, nil, true)
       full_is_fresh, ahead = starts_full, 0
     end

@@ -80,6 +80,8 @@ local LEASE_FULL = 4
 -- Largest part of a state of other rules in a reply, in bytes: the head that names those rules is in it.
 local HEAD_MAX = 1024
 
+-- The instant from which the head of a policy's state counts, in ms: the beginning of 2026.
+local HEADS_SINCE_MS = 1767225600000
 -- Time for which the charge of a debt is noted: an hour. A caller without an answer asks again within seconds.
 local CHARGED_MS = 3600000
 -- Time for which a budget that does not start full is kept after it is full: 30 days.

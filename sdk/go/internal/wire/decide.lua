@@ -1768,6 +1768,10 @@ end
 if not remaining then remaining, full_after = twin('status', rule, state, now_us) end
 goes_on = keys[place + 1] == key and args[2 * place + 1] == text and args[2 * place + 2] == ask
 if touched and not goes_on then
+local most = (now_us - now_us % 1000) / 1000 - 1767225600000
+if not value and #head > same and most >= 0 and struct.unpack('<I5', head, same + 1) > most then
+begin = head:sub(1, same) .. struct.pack('<I5', most)
+end
 packed = twin('pack', rule, state, begin, nil, true)
 full_is_fresh, ahead = starts_full, 0
 end
@@ -2022,6 +2026,10 @@ full_is_fresh = full_is_fresh and flags[place] % 2 == 1
 end
 local packed
 if touched and verb ~= 4 then
+local most = (now - now % 1000) / 1000 - 1767225600000
+if clock == 0 and #head > same and most >= 0 and struct.unpack('<I5', head, same + 1) > most then
+head = head:sub(1, same) .. struct.pack('<I5', most)
+end
 local present, bit = 0, 1
 packed = #rules == 1 and head or ''
 if out and #rules == 1 then

@@ -12,7 +12,7 @@ namespace Sluicegate\Redis;
 final class Script
 {
     /** The SHA-1 of its text. The text itself is read only if a Redis does not have the script. */
-    public const SHA1 = '9e2d4a7b372ada896a179aeae9c1399f3e8f88c2';
+    public const SHA1 = 'd1310292099be9d70d4b1086b4c41aa126f63bdf';
 
     /** Returns its text, to the byte. */
     public static function text(): string

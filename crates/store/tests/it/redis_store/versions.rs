@@ -8,6 +8,7 @@ use sluicegate_kernel::{
     SlidingWindow, TokenBucket, Verb,
 };
 use sluicegate_store::redis::RedisStore;
+use sluicegate_store::redis::codec::ScriptClock;
 use sluicegate_testkit::{Options, RedisServer, need};
 use tokio::task::JoinSet;
 
@@ -153,4 +154,32 @@ async fn later_rules_that_nobody_has_any_more_leave_a_budget_used_up() {
     assert_eq!(passed_as(version(1), &one, b"key", (&bucket(1, 10), 20), NOW).await, 0);
     let later = NOW.plus(Micros::from_secs(3));
     assert_eq!(passed_as(version(1), &one, b"key", (&bucket(1, 10), 20), later).await, 3);
+}
+
+/// The process that held the version before had its clock years ahead, and is gone.
+#[tokio::test]
+async fn an_edit_holds_also_if_the_clock_of_another_process_was_ahead() {
+    const YEAR_S: u64 = 365 * 86_400;
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await.with_clock(ScriptClock::Server);
+    let a_day = Rate::new(1, Micros::from_secs(86_400)).expect("a rate");
+    let budget = |burst| {
+        let bucket = TokenBucket::new(a_day, burst).expect("a bucket");
+        Arc::new(RuleSet::single("burst", bucket))
+    };
+    let (large, small) = (budget(4_000), budget(100));
+    let cost = |cost| Cost::new(cost).expect("a cost");
+    for (key, verb) in
+        [("fast", Verb::Check { cost: cost(10) }), ("any", Verb::AtMost { cost: cost(10) })]
+    {
+        let ask = |years, rules, verb| {
+            let (store, key) = (&store, key.as_bytes());
+            async move { ask_as(version(years * YEAR_S), store, key, (rules, verb), NOW).await }
+        };
+        ask(20, &large, &verb).await.expect("it is decided");
+        let after = ask(10, &small, &Verb::Peek { cost: Cost::ONE }).await.expect("it is decided");
+        assert_eq!((after.decision.limit, after.decision.remaining), (100, 90), "{key}");
+        let after = ask(10, &small, &verb).await.expect("it is decided");
+        assert_eq!((after.decision.limit, after.decision.remaining), (100, 80), "{key}");
+    }
 }
