@@ -11,7 +11,7 @@ use sluicegate::{
 };
 use sluicegate_policy::nearest;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::protocol::Wire;
@@ -23,9 +23,12 @@ use crate::trace::{Parent, Traces};
 /// enough that other servers hardly pass more than the limit meanwhile.
 const DEBTS_EVERY: Duration = Duration::from_millis(100);
 
-/// Longest wait of a stopping server until its store has taken what it owes: a store that answers
-/// takes thousands of keys meanwhile.
+/// Longest wait of a stopping server for the next payment of what it owes.
 const LAST_PAYMENT_MAX: Duration = Duration::from_secs(1);
+
+/// Longest time for all of these payments: enough for some 100,000 keys, and less than the 30 s after which
+/// Kubernetes kills.
+const LAST_PAYMENTS_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum number of policies that an unknown name is compared with: a mistake of a caller costs some 0.2 ms.
 const NEAR_POLICIES_MAX: usize = 100;
@@ -116,16 +119,23 @@ impl<S: Store + 'static> ServerEngine<S> {
         }
     }
 
-    /// Pays what this server still owes the store, if the store answers within a second: a server that
-    /// stops would forget it.
+    /// Pays what this server still owes the store, for at most 10 s and until the store has taken nothing for a
+    /// second: a server that stops would forget it.
     pub(crate) async fn settle_debts(&self) {
-        let paying = async {
-            while self.engine.pay_debts().await > 0 {
-                sleep(DEBTS_EVERY / 10).await;
-            }
-        };
+        let begun = Instant::now();
+        let (mut before, mut until) = (usize::MAX, begun + LAST_PAYMENT_MAX);
         // What is left is logged by the caller, which knows the store's name.
-        timeout(LAST_PAYMENT_MAX, paying).await.ok();
+        while let Ok(left @ 1..) = timeout_at(until, self.engine.pay_debts()).await {
+            let now = Instant::now();
+            if left < before {
+                until = (now + LAST_PAYMENT_MAX).min(begun + LAST_PAYMENTS_MAX);
+            } else if now < until {
+                sleep(DEBTS_EVERY / 10).await;
+            } else {
+                break;
+            }
+            before = left;
+        }
     }
 
     /// Puts `policies` in force from the next request on.
