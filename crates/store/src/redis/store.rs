@@ -117,7 +117,12 @@ impl RedisStore {
         now: Micros,
     ) -> Result<Fleet, RedisError> {
         let now_ms = (self.clock() != ScriptClock::Server).then_some(now.get() / 1_000);
-        presence.record_presence(&self.client, now_ms, self.client.deadline()).await
+        let fleet = presence.record_presence(&self.client, now_ms, self.client.deadline()).await?;
+        if fleet.has_forgotten {
+            // Without their rules, the states that are written from now on would count as used up after an edit.
+            self.write(KnownRules::store_again);
+        }
+        Ok(fleet)
     }
 
     /// Notes that a node stops: others no longer count it.
@@ -441,6 +446,11 @@ impl KnownRules {
         if self.sets.len() < RULES_MAX {
             self.sets.insert(address, KnownSet { kept_until: Some(until), ..set });
         }
+    }
+
+    /// Has each set of rules stored once more by its next request.
+    fn store_again(&mut self) {
+        self.sets.values_mut().for_each(|known| known.kept_until = None);
     }
 
     fn keep_rules(&mut self, key: String, blob: &RulesBlob) {

@@ -1,10 +1,10 @@
 //! Nodes note in Redis that they live: they are counted, and a Redis that forgets is noticed.
 
-use sluicegate_kernel::Micros;
+use sluicegate_kernel::{Cost, Micros, Verb};
 use sluicegate_store::redis::{Fleet, FleetPresence, RedisStore};
 use sluicegate_testkit::{Options, RedisServer, need};
 
-use crate::redis_store::connect;
+use crate::redis_store::{ask_as, bucket, connect, version};
 
 const NOW: Micros = Micros::from_secs(1_800_000_000);
 
@@ -69,4 +69,24 @@ async fn a_node_that_stops_is_not_counted_and_is_named_for_as_long_as_a_silent_o
         let fleet = store.record_presence(&mut one, now).await.expect("it is there");
         assert_eq!(fleet, Fleet { nodes: 1, left, has_forgotten: false }, "after {seconds} s");
     }
+}
+
+/// Another server, which has never seen the version before, gets an edit.
+#[tokio::test]
+async fn an_edit_after_redis_has_forgotten_finds_the_rules_of_before() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let (store, mut one) = (connect(&redis.url()).await, FleetPresence::new(1));
+    let check = |cost| Verb::Check { cost: Cost::new(cost).expect("a cost") };
+    let (before, edited) = (bucket(1, 100), bucket(1, 200));
+    let (one_more, ten_more) = (check(1), check(10));
+    let ask = |store, seconds, rules, verb| async move {
+        ask_as(version(seconds), store, b"k", (rules, verb), NOW).await.expect("an answer").decision
+    };
+    ask(&store, 1, &before, &one_more).await;
+    assert!(!note(&store, &mut one, 0).await.1);
+    redis.cli(&["FLUSHALL"]).await.expect("an answer");
+    assert!(note(&store, &mut one, 1).await.1);
+    ask(&store, 1, &before, &ten_more).await;
+    let other = connect(&redis.url()).await;
+    assert_eq!(ask(&other, 2, &edited, &one_more).await.remaining, 200 - 11);
 }
