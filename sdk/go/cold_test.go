@@ -3,64 +3,14 @@ package sluicegate
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// slowRelay passes a Redis on whose replies come later: all of them, or the first of each connection.
-type slowRelay struct {
-	addr         string
-	later, first atomic.Int64 // ns
-}
-
-func newSlowRelay(t *testing.T, to string, first, later time.Duration) *slowRelay {
-	t.Helper()
-	r := &slowRelay{}
-	r.first.Store(int64(first))
-	r.later.Store(int64(later))
-	r.addr = accept(t, func(near net.Conn) { r.pass(near, to) })
-	return r
-}
-
-func (r *slowRelay) pass(near net.Conn, to string) {
-	defer near.Close()
-	far, err := net.Dial("tcp", to)
-	if err != nil {
-		return
-	}
-	defer far.Close()
-	go func() {
-		defer near.Close()
-		in := make([]byte, 1<<17)
-		for pause := &r.first; ; pause = &r.later {
-			n, err := far.Read(in)
-			if err != nil {
-				return
-			}
-			time.Sleep(time.Duration(pause.Load()))
-			if _, err := near.Write(in[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	in := make([]byte, 1<<17)
-	for {
-		n, err := near.Read(in)
-		if err != nil {
-			return
-		}
-		if _, err := far.Write(in[:n]); err != nil {
-			return
-		}
-	}
-}
 
 // burst sends so many requests at a time, and counts those that pass and the modes.
 func burst(t *testing.T, limiter *Limiter, key string, n int) (passed int64, modes map[Mode]int) {
@@ -128,7 +78,7 @@ func TestFirstConnectionsThatAreSlowAreNoReasonForAShare(t *testing.T) {
 	addr := redisAddr(t)
 	publish(t, addr, 1, FixedWindow(20, time.Hour))
 	relay := newSlowRelay(t, addr, 120*time.Millisecond, 0)
-	limiter := coldGate(t, relay.addr, nil).Policy("a")
+	limiter := coldGate(t, relay.Addr, nil).Policy("a")
 	passed, modes := burst(t, limiter, "k", 50)
 	if passed != 20 || modes[ModeLocal] > 0 {
 		t.Errorf("%d passed of 20: %v", passed, modes)
@@ -140,13 +90,13 @@ func TestRequestsThatWaitForAConnectionAreShedAndNotDecidedByTheShare(t *testing
 	addr := redisAddr(t)
 	publish(t, addr, 1, FixedWindow(20, time.Hour))
 	relay := newSlowRelay(t, addr, 0, 0)
-	gate := coldGate(t, relay.addr, func(o *redis.Options) { o.PoolSize = 2 }, NoWarmUp(), Deadline(200*time.Millisecond))
+	gate := coldGate(t, relay.Addr, func(o *redis.Options) { o.PoolSize = 2 }, NoWarmUp(), Deadline(200*time.Millisecond))
 	limiter := gate.Policy("a")
 	eventually(t, "redis does not decide", func() bool {
 		d, err := limiter.Allow(context.Background(), "warm")
 		return err == nil && d.Mode == ModeStore
 	})
-	relay.later.Store(int64(60 * time.Millisecond))
+	relay.Later.Store(int64(60 * time.Millisecond))
 	passed, modes := burst(t, limiter, "k", 50)
 	if passed > 20 || modes[ModeLocal] > 0 || modes[ModeShed] == 0 {
 		t.Errorf("%d passed of 20: %v", passed, modes)
@@ -154,7 +104,7 @@ func TestRequestsThatWaitForAConnectionAreShedAndNotDecidedByTheShare(t *testing
 	if h := gate.Health(context.Background()); h.Status != StatusDegraded || h.Err == nil {
 		t.Errorf("%+v", h)
 	}
-	relay.later.Store(0)
+	relay.Later.Store(0)
 	if d, err := limiter.Peek(context.Background(), "other", 1); err != nil || d.Mode != ModeStore {
 		t.Errorf("a busy Redis opened the breaker: %+v, %v", d, err)
 	}

@@ -37,7 +37,7 @@ func newRig(t *testing.T) *rig {
 	r.admin = dial(t, r.addr)
 	r.relay = newSlowRelay(t, r.addr, 0, 0)
 	r.publish()
-	r.gate = coldGate(t, r.relay.addr, nil, NoWarmUp(), r.log.logger(), Observer(r.observe), Nodes(2))
+	r.gate = coldGate(t, r.relay.Addr, nil, NoWarmUp(), r.log.logger(), Observer(r.observe), Nodes(2))
 	r.decides("before")
 	return r
 }
@@ -109,7 +109,7 @@ func TestEachFaultOfRedisShowsWhatItIs(t *testing.T) {
 			ModeLocal, []string{"redis does not answer", "no answer in time", "mode=local"}, ErrNotCharged, "no answer in time"},
 		{"empty", func(r *rig) { r.do("flushall") }, (*rig).publish,
 			ModeStore, []string{"no policies are published in redis any more", "the policies that are held"}, ErrNothingPublished, "start a server"},
-		{"slow by 70 ms", func(r *rig) { r.relay.later.Store(int64(70 * time.Millisecond)) }, func(r *rig) { r.relay.later.Store(0) },
+		{"slow by 70 ms", func(r *rig) { r.relay.Later.Store(int64(70 * time.Millisecond)) }, func(r *rig) { r.relay.Later.Store(0) },
 			ModeLocal, []string{"redis does not answer", "no answer in time", "mode=local"}, nil, "no answer in time"},
 		{"full", func(r *rig) { r.do("config", "set", "maxmemory", "1") }, func(r *rig) { r.do("config", "set", "maxmemory", "0") },
 			ModeLocal, []string{"redis answers with an error", "OOM", "mode=local"}, ErrNotCharged, "OOM"},
@@ -134,7 +134,7 @@ func TestEachFaultOfRedisShowsWhatItIs(t *testing.T) {
 				}
 			}
 			health := r.gate.Health(context.Background())
-			if health.Status != StatusDegraded || health.Address != r.relay.addr || health.Err == nil || c.healthErr != nil && !errors.Is(health.Err, c.healthErr) ||
+			if health.Status != StatusDegraded || health.Address != r.relay.Addr || health.Err == nil || c.healthErr != nil && !errors.Is(health.Err, c.healthErr) ||
 				!strings.Contains(health.Err.Error(), c.healthText) {
 				t.Errorf("health: %+v", health)
 			}
@@ -142,13 +142,13 @@ func TestEachFaultOfRedisShowsWhatItIs(t *testing.T) {
 			if metric < 20 {
 				t.Errorf("%d decisions of mode %s", metric, c.mode)
 			}
-			lines := r.log.with(append([]string{"level=WARN", r.relay.addr}, c.log...)...)
+			lines := r.log.with(append([]string{"level=WARN", r.relay.Addr}, c.log...)...)
 			if len(lines) < 1 || len(lines) > 3 { // one of each cause, not one of each request
 				t.Errorf("%d lines: %s", len(lines), &r.log)
 			}
 			c.end(r)
 			back := r.decides("after")
-			over := r.log.with("level=INFO", "again", r.relay.addr)
+			over := r.log.with("level=INFO", "again", r.relay.Addr)
 			if len(over) == 0 {
 				t.Errorf("no line when it was over: %s", &r.log)
 			}
@@ -163,7 +163,7 @@ func TestAPolicyThatIsEditedRemovedOrRenamedShowsWhatItIs(t *testing.T) {
 	r, ctx := newRig(t), context.Background()
 	publish(t, r.addr, 2, FixedWindow(7, time.Hour))
 	eventually(t, "edited", func() bool { d, err := r.allow(); return err == nil && d.Limit == 7 && d.Mode == ModeStore })
-	isHealth(t, "edited", r.gate, StatusUp, r.relay.addr, nil, "")
+	isHealth(t, "edited", r.gate, StatusUp, r.relay.Addr, nil, "")
 	r.counted("")
 	publishRecords(t, r.addr, 3, map[string]string{"renamed": recordOf(t, 3, FixedWindow(7, time.Hour))})
 	eventually(t, "removed", func() bool { _, err := r.allow(); return errors.Is(err, ErrUnknownPolicy) })
@@ -179,7 +179,7 @@ func TestAPolicyThatIsEditedRemovedOrRenamedShowsWhatItIs(t *testing.T) {
 	if got := r.log.with("level=WARN", "no decision", "policy=a", "unknown policy"); len(got) != 1 {
 		t.Errorf("%s", &r.log)
 	}
-	isHealth(t, "a wrong name says nothing of Redis", r.gate, StatusUp, r.relay.addr, nil, "")
+	isHealth(t, "a wrong name says nothing of Redis", r.gate, StatusUp, r.relay.Addr, nil, "")
 	publish(t, r.addr, 4, FixedWindow(7, time.Hour))
 	r.decides("published again")
 	if got := r.log.with("level=INFO", "requests are decided again", "policy=a"); len(got) != 1 {

@@ -15,28 +15,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
-
-// accept hands each connection to a free address, which it returns, to pass.
-func accept(t *testing.T, pass func(near net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go pass(near)
-		}
-	}()
-	return l.Addr().String()
-}
 
 // relay passes a Redis on, and can swallow a reply and cut the line.
 type relay struct {
@@ -49,7 +30,7 @@ type relay struct {
 func newRelay(t *testing.T, to string) *relay {
 	t.Helper()
 	r := &relay{}
-	r.addr = accept(t, func(near net.Conn) { r.pass(near, to) })
+	r.addr = testkit.Accept(t, func(near net.Conn) { r.pass(near, to) })
 	return r
 }
 

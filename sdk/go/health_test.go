@@ -128,32 +128,32 @@ func TestAGateWhoseRequestsHaveNoAnswerIsDegraded(t *testing.T) {
 	addr := redisAddr(t)
 	publish(t, addr, 1, FixedWindow(100, time.Hour))
 	relay, log := newSlowRelay(t, addr, 0, 0), &lines{}
-	gate := coldGate(t, relay.addr, nil, NoWarmUp(), log.logger())
+	gate := coldGate(t, relay.Addr, nil, NoWarmUp(), log.logger())
 	a := gate.Policy("a")
 	eventually(t, "redis does not decide", func() bool {
 		d, err := a.Allow(context.Background(), "k")
 		return err == nil && d.Mode == ModeStore
 	})
-	isHealth(t, "before", gate, StatusUp, relay.addr, nil, "")
-	relay.later.Store(int64(70 * time.Millisecond))
+	isHealth(t, "before", gate, StatusUp, relay.Addr, nil, "")
+	relay.Later.Store(int64(70 * time.Millisecond))
 	eventually(t, "the share does not decide", func() bool { // shed while the process is late itself
 		d, err := a.Allow(context.Background(), "k")
 		return err == nil && d.Mode == ModeLocal
 	})
 	// Perhaps of a debt that is paid meanwhile.
-	if h := gate.Health(context.Background()); h.Status != StatusDegraded || h.Err == nil || !strings.Contains(h.Err.Error(), relay.addr+": no answer in time") {
+	if h := gate.Health(context.Background()); h.Status != StatusDegraded || h.Err == nil || !strings.Contains(h.Err.Error(), relay.Addr+": no answer in time") {
 		t.Errorf("slow: %+v", h)
 	}
-	if got := log.with("redis does not answer", relay.addr, "no answer in time", "mode=local", "1/1 of each limit"); len(got) != 1 {
+	if got := log.with("redis does not answer", relay.Addr, "no answer in time", "mode=local", "1/1 of each limit"); len(got) != 1 {
 		t.Errorf("%s", log)
 	}
-	relay.later.Store(0)
+	relay.Later.Store(0)
 	eventually(t, "redis does not decide", func() bool {
 		d, err := a.Allow(context.Background(), "k")
 		return err == nil && d.Mode == ModeStore
 	})
-	isHealth(t, "after", gate, StatusUp, relay.addr, nil, "")
-	if got := log.with("redis decides again", relay.addr, "after="); len(got) != 1 {
+	isHealth(t, "after", gate, StatusUp, relay.Addr, nil, "")
+	if got := log.with("redis decides again", relay.Addr, "after="); len(got) != 1 {
 		t.Errorf("%s", log)
 	}
 }
@@ -307,7 +307,7 @@ func tlsOf(t *testing.T, to string) string {
 			if err != nil {
 				return
 			}
-			go relay.pass(near, to)
+			go relay.Pass(near, to)
 		}
 	}()
 	return l.Addr().String()

@@ -13,10 +13,13 @@ var (
 	redisServer, startRedis, redisAddr, freeAddr = testkit.RedisServer, testkit.StartRedis, testkit.RedisAddr, testkit.FreeAddr
 	dial, together, eventually, skipOrFail, long = testkit.Dial, testkit.Together, testkit.Eventually, testkit.SkipOrFail, testkit.Long
 	compiledPolicies, recordWith, rulesOf        = testkit.CompiledPolicies, testkit.RecordWith, testkit.RulesOf
-	newManual, serverProgram                     = testkit.NewManual, testkit.ServerProgram
+	newManual, serverProgram, newSlowRelay       = testkit.NewManual, testkit.ServerProgram, testkit.NewSlowRelay
 )
 
-type manual = testkit.Manual
+type (
+	manual    = testkit.Manual
+	slowRelay = testkit.SlowRelay
+)
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 

@@ -3,11 +3,14 @@ package policy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -183,6 +186,7 @@ type Follower struct {
 	mu       sync.Mutex
 	lookedAt time.Time // the last look for a policy that is not held
 	failed   error     // why the last look failed
+	answered bool      // whether a look ever had an answer
 }
 
 // NewFollower returns what fills a catalog from Redis.
@@ -199,6 +203,10 @@ func (f *Follower) Look(ctx context.Context, fromMessage bool) error {
 		return wire.NotSent(ctx.Err())
 	}
 	err := f.read(ctx, fromMessage)
+	f.mu.Lock()
+	f.answered = f.answered || err == nil
+	err = explain(err, f.answered || f.conn.HasTLS())
+	f.mu.Unlock()
 	if f.OnLook != nil {
 		f.OnLook(err)
 	}
@@ -208,6 +216,21 @@ func (f *Follower) Look(ctx context.Context, fromMessage bool) error {
 		f.failed = err
 	}
 	return err
+}
+
+// explain adds what an error of the client library leaves to guess: that something else than a Redis answers, or, at the first
+// connections, that the port perhaps expects TLS.
+func explain(err error, knowsTLS bool) error {
+	switch {
+	case err == nil:
+		return nil
+	case wire.NotRedis(err):
+		return fmt.Errorf("what answers is not redis: %w", err)
+	case !knowsTLS && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
+		return fmt.Errorf("the connection was closed without a reply, as by a port that expects TLS: %w", err)
+	default:
+		return err
+	}
 }
 
 func (f *Follower) read(ctx context.Context, fromMessage bool) error {

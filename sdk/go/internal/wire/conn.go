@@ -73,6 +73,18 @@ func (c Conn) Address() string {
 	return strings.Join(all, ", ")
 }
 
+// HasTLS reports whether the client connects with TLS, or is one whose options are not known.
+func (c Conn) HasTLS() bool {
+	switch client := c.Client.(type) {
+	case *redis.Client:
+		return client.Options().TLSConfig != nil
+	case *redis.ClusterClient:
+		return client.Options().TLSConfig != nil
+	default:
+		return true
+	}
+}
+
 // Once sends a command at most once, and returns its reply. A notSent error means that the command was not sent.
 func (c Conn) Once(ctx context.Context, client redis.UniversalClient, args ...any) (any, error) {
 	cmd := &onceCmd{}
