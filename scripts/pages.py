@@ -171,12 +171,25 @@ def wrong_runbook_urls(alerts=pathlib.Path("deploy/prometheus/alerts.yml"), runb
             yield f"{alerts}:{number}: {runbook} has no heading #{anchor}"
 
 
+def wrong_faults(page=pathlib.Path("docs/sdk-faults.md")):
+    """The table of each language has the same faults, and a test that reads the page is named above it."""
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page.read_text(), re.M | re.S))
+    faults = {language: re.findall(r"^\| (?!Fault)([^|]+) \|", text, re.M) for language, text in sections.items()}
+    for language, text in sections.items():
+        if faults[language] != faults["Go"]:
+            other = sorted(set(faults[language]) ^ set(faults["Go"]))
+            yield f"{page}: {language} has other faults than Go, or in another order: {', '.join(other)}"
+        tests = [pathlib.Path(os.path.normpath(page.parent / path)) for _, path, _ in links(text)]
+        if not any(test.exists() and page.name in test.read_text() for test in tests):
+            yield f"{page}: {language}: no test that is named reads the page"
+
+
 def main():
     os.chdir(pathlib.Path(__file__).resolve().parent.parent)
     # Files that are added to the repository, or would be.
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     tracked = set(subprocess.run(listed, check=True, capture_output=True, text=True).stdout.splitlines())
-    wrong = [*translations.differences(), *wrong_contents(), *wrong_runbook_urls()]
+    wrong = [*translations.differences(), *wrong_contents(), *wrong_runbook_urls(), *wrong_faults()]
     for page in all_pages():
         wrong += [*wrong_words(page), *wrong_links(page, tracked)]
     if wrong:

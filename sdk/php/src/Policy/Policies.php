@@ -205,7 +205,8 @@ final class Policies
         if ($reason instanceof InvalidRequest) {
             // Clients do not see which policy it is.
             $where = "in the Redis at {$this->store->address()}";
-            $this->log?->warn("policy:$name", "policy `$name` is not published $where; requests get no decision");
+            $text = "policy `$name` is not published $where; requests get no decision";
+            $this->log?->warn("policy:$name", $text, ends: true);
         }
         throw $reason;
     }
@@ -299,13 +300,18 @@ final class Policies
             $error = new UnreadablePolicy($name, $e->getMessage());
             $this->log?->warn("unreadable:$name", $error->getMessage() . (
                 $before === null || $e->isLater ? '; requests under it get no decision' : '; the version before decides'
-            ));
+            ), ends: true);
             if ($before !== null && !$e->isLater) {
                 return;
             }
             $kept = $error->cause;
         }
         $this->memory->set("policy:$name", $kept, 0);
+        if ($kept instanceof Policy) {
+            $where = "in the Redis at {$this->store->address()}";
+            $this->log?->recovered("policy:$name", "policy `$name` is published again $where");
+            $this->log?->recovered("unreadable:$name", "policy `$name` can be read again $where");
+        }
     }
 
     /**

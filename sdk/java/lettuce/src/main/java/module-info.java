@@ -6,6 +6,7 @@ module io.sluicegate.lettuce {
     requires io.netty.transport;
     requires io.netty.handler;
     requires io.netty.resolver.dns;
+    requires reactor.core;
 
     exports io.sluicegate.lettuce;
 }

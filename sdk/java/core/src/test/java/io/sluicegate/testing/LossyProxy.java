@@ -75,14 +75,21 @@ public final class LossyProxy implements AutoCloseable {
     private void accept() {
         while (true) {
             try {
-                Socket client = server.accept();
-                Socket redis = new Socket(InetAddress.getLoopbackAddress(), target);
-                AtomicBoolean requested = new AtomicBoolean();
-                daemon(() -> copy(client, redis, requested, false));
-                daemon(() -> copy(redis, client, requested, true));
+                pass(server.accept());
             } catch (IOException e) {
                 return;
             }
+        }
+    }
+
+    private void pass(Socket client) throws IOException {
+        try {
+            Socket redis = new Socket(InetAddress.getLoopbackAddress(), target);
+            AtomicBoolean requested = new AtomicBoolean();
+            daemon(() -> copy(client, redis, requested, false));
+            daemon(() -> copy(redis, client, requested, true));
+        } catch (IOException e) {
+            client.close(); // as Redis is away
         }
     }
 

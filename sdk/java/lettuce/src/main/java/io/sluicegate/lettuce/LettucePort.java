@@ -10,6 +10,8 @@ import io.lettuce.core.SocketOptions;
 import io.lettuce.core.TimeoutOptions;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.ByteArrayCodec;
+import io.lettuce.core.event.Event;
+import io.lettuce.core.event.connection.ReconnectFailedEvent;
 import io.lettuce.core.protocol.AsyncCommand;
 import io.lettuce.core.protocol.Command;
 import io.lettuce.core.protocol.CommandArgs;
@@ -21,6 +23,7 @@ import io.lettuce.core.resource.Delay;
 import io.sluicegate.AsyncRedisPort;
 import io.sluicegate.internal.Causes;
 import java.lang.module.ModuleDescriptor;
+import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
@@ -33,6 +36,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
+import reactor.core.Disposable;
 
 /**
  * Reaches Redis through Lettuce, with one connection that all threads share and one that listens. The connections are its
@@ -59,6 +63,7 @@ public final class LettucePort implements AsyncRedisPort {
     private final RedisURI uri;
     /** A node of a cluster leaves it open. */
     private final boolean ownsClient;
+    private final Disposable reconnects;
     private final ReentrantLock connecting = new ReentrantLock();
     private final ReentrantLock asking = new ReentrantLock();
     private volatile CompletableFuture<Line> attempt;
@@ -76,6 +81,19 @@ public final class LettucePort implements AsyncRedisPort {
         this.client = client;
         this.uri = uri;
         this.ownsClient = ownsClient;
+        // A connection that was lost is made again by Lettuce, which tells why it is not in this way only.
+        this.reconnects = client.getResources().eventBus().get().subscribe(this::hear);
+    }
+
+    private void hear(Event event) {
+        if (event instanceof ReconnectFailedEvent failed && isOfThis(failed)) {
+            problem = Problems.text(failed.getCause(), problem);
+        }
+    }
+
+    /** {@return whether it is about this Redis: nodes of a cluster share a client} */
+    private boolean isOfThis(ReconnectFailedEvent failed) {
+        return ownsClient || failed.remoteAddress() instanceof InetSocketAddress at && address(uri).equals(at.getHostString() + ":" + at.getPort());
     }
 
     @Override
@@ -495,6 +513,7 @@ public final class LettucePort implements AsyncRedisPort {
     @Override
     public void close() {
         closed = true;
+        reconnects.dispose();
         if (ownsClient) {
             shutdown(client);
             return;

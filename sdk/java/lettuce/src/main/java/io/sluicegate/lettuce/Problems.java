@@ -12,6 +12,10 @@ final class Problems {
     /** Causes inside each other that are looked through. */
     private static final int DEPTH_MAX = 10;
 
+    /** The beginning of the text about a reply that is none of Redis; its byte follows. */
+    private static final String FIRST_BYTE = "Invalid first byte: ";
+    private static final String TLS_ALERT = "21 ";
+
     private Problems() {}
 
     /**
@@ -45,6 +49,13 @@ final class Problems {
     }
 
     private static String lettuceCause(Throwable cause) {
-        return cause instanceof RedisCommandExecutionException ? Causes.redisError(cause) : cause instanceof ConnectTimeoutException ? Causes.SILENT : null;
+        if (cause instanceof RedisCommandExecutionException) {
+            return Causes.redisError(cause);
+        }
+        String text = String.valueOf(cause.getMessage());
+        if (text.startsWith(FIRST_BYTE)) {
+            return text.startsWith(FIRST_BYTE + TLS_ALERT) ? "it expects TLS, as rediss:// has" : "it answers, but not as Redis does";
+        }
+        return cause instanceof ConnectTimeoutException ? Causes.SILENT : null;
     }
 }

@@ -331,7 +331,7 @@ class StarterTest {
     }
 
     // The type of the indicator is at one place in Boot 3.5 and at another in Boot 4.
-    private static String health(ConfigurableApplicationContext context) {
+    static String health(ConfigurableApplicationContext context) {
         Object indicator = context.getBean("sluicegateHealthIndicator");
         try {
             var health = indicator.getClass().getMethod("health");

@@ -36,12 +36,16 @@ final class Policies {
     private final Set<String> names = ConcurrentHashMap.newKeySet();
     private final Set<String> lookedUp = ConcurrentHashMap.newKeySet();
     private final Alarm noPolicies;
+    /** Names that requests had and that are not published. */
+    private final Set<String> missing = ConcurrentHashMap.newKeySet();
+    private final Alarm unknown;
 
     Policies(RedisStore store, Options options, StoreWatch watch, Supplier<Alarm> alarms) {
         this.store = store;
         this.options = options;
         this.watch = watch;
         this.noPolicies = alarms.get();
+        this.unknown = alarms.get();
         Alarm unreadable = alarms.get();
         this.catalog = new PolicyCatalog((policy, problem) -> unreadable.raise(policy, "policy `" + policy + "` cannot be read: " + problem));
     }
@@ -97,12 +101,18 @@ final class Policies {
 
     private PolicyCatalog.Held usable(String name, PolicyCatalog.Held held) {
         if (held == null) {
-            throw catalog.isEmpty() ? nothingPublished() : ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", name));
+            throw catalog.isEmpty() ? nothingPublished() : unknown(name);
         }
         if (held.policy() == null) {
             throw ErrorCode.UNREADABLE_POLICY.with(Map.of("policy", name, "cause", held.problem()));
         }
         return held;
+    }
+
+    private SluicegateException unknown(String name) {
+        missing.add(name);
+        unknown.raise(name, "policy `" + name + "` is not published in the Redis at " + watch.address() + "; requests by it get no decision");
+        return ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", name));
     }
 
     /** {@return a look at Redis; its result is null, or why there is none} */
@@ -152,6 +162,9 @@ final class Policies {
                 + (hasNone() ? "; requests by policies get no decision" : "; " + Texts.READ_BEFORE));
         } else {
             noPolicies.clear("the Redis at " + watch.address() + " has policies");
+            if (missing.removeIf(name -> catalog.get(name) != null) && missing.isEmpty()) {
+                unknown.clear("the policies that requests name are published in the Redis at " + watch.address() + " again");
+            }
         }
     }
 }
