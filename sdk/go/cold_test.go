@@ -33,6 +33,28 @@ func burst(t *testing.T, limiter *Limiter, key string, n int) (passed int64, mod
 	return passed, modes
 }
 
+// Two connections and 60 ms for each reply, and a policy whose server would have its callers wait for five seconds.
+func TestOnOverloadOfAPolicyIsForServers(t *testing.T) {
+	addr := redisAddr(t)
+	changed := rulesOf(ruleSetOf(t, FixedWindow(1000, time.Hour)))
+	changed["version"], changed["app"] = 1, "shop"
+	changed["document"] = map[string]any{"name": "a", "on_overload": map[string]any{"wait": "5s"}}
+	changed["on_overload"] = map[string]any{"wait": "5s"} // no member of a record
+	publishRecords(t, addr, 1, map[string]string{"a": recordWith(t, "window", changed)})
+	relay := newSlowRelay(t, addr, 0, 0)
+	limiter := coldGate(t, relay.Addr, func(o *redis.Options) { o.PoolSize = 2 }, NoWarmUp(), Deadline(200*time.Millisecond)).Policy("a")
+	eventually(t, "redis does not decide", func() bool {
+		d, err := limiter.Allow(context.Background(), "warm")
+		return err == nil && d.Mode == ModeStore
+	})
+	relay.Later.Store(int64(60 * time.Millisecond))
+	began := time.Now()
+	_, modes := burst(t, limiter, "k", 50)
+	if took := time.Since(began); modes[ModeShed] == 0 || took > 4*time.Second {
+		t.Errorf("%v after %v", modes, took)
+	}
+}
+
 // coldGate starts a program with the pool and the deadline that it has by default.
 func coldGate(t *testing.T, addr string, change func(*redis.Options), opts ...Option) *Gate {
 	t.Helper()

@@ -21,6 +21,7 @@ use Sluicegate\Redis\Predis;
 use Sluicegate\Redis\Runner;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Gates;
+use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RecordingLogger;
 use Sluicegate\Tests\Support\RedisServer;
 
@@ -77,6 +78,27 @@ final class BusyTest extends TestCase
         self::assertCount(1, $logger->lines);
         // One whose own connection is silent three times on end does not wait for others for ever.
         self::assertSame(Mode::Local, $limit->check('a')->mode);
+    }
+
+    public function testOnOverloadOfAPolicyIsForServers(): void
+    {
+        $wait = ['wait' => '5s'];
+        $record = Published::record(['on_overload' => $wait, 'document' => ['on_overload' => $wait], 'rules' => [
+            ['name' => 'log', 'sliding_log' => ['limit' => 9, 'window' => '1h']],
+        ]]);
+        [$memory, $asked] = [new ProcessMemory(), 0];
+        $runner = self::runner(static function (int $leftUs) use ($memory, $record, &$asked): mixed {
+            if ($asked++ === 0) {
+                return ['1', '1', 'server', null, $record];
+            }
+            $memory->set('replied', hrtime(true), 60);
+            usleep($leftUs + 500);
+            $memory->set('replied', hrtime(true), 60);
+            throw new ConnectionFailure('read error', false);
+        });
+        $decision = Gates::direct($runner, memory: $memory, deadlineMs: self::DEADLINE_MS)->policy('l')->check('a');
+        self::assertSame([Mode::Shed, false, 100_000], [$decision->mode, $decision->allowed, $decision->retryAfterUs]);
+        self::assertSame(2, $asked);
     }
 
     public function testASilentRedisIsNoAnswerAsSoonAsTheTimeIsOver(): void

@@ -15,12 +15,15 @@ import io.sluicegate.Mode;
 import io.sluicegate.OnStoreFailure;
 import io.sluicegate.Sluicegate;
 import io.sluicegate.SluicegateException;
+import io.sluicegate.testing.LossyProxy;
+import io.sluicegate.testing.Records;
 import io.sluicegate.testing.TestRedis;
 import io.sluicegate.testing.Threads;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -91,6 +94,32 @@ class LettuceAsyncTest {
         try (TestRedis redis = TestRedis.start(); DirectGate gate = gate(redis, Duration.ofSeconds(10))) {
             redis.command("SCRIPT", "FLUSH");
             assertEquals(9999, gate.limit("mail", YEAR).checkAsync("k").get(20, TimeUnit.SECONDS).remaining());
+        }
+    }
+
+    @Test
+    void on_overload_of_a_policy_is_for_servers() throws Exception {
+        Map<String, Object> wait = Map.of("wait", "5s");
+        try (TestRedis redis = TestRedis.start(); LossyProxy proxy = new LossyProxy(redis.port())) {
+            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "fixed-20",
+                Records.of("fixed-20", "on_overload", wait, "document", Map.of("name", "fixed-20", "on_overload", wait)));
+            try (DirectGate gate = Sluicegate.direct(LettucePort.connect("redis://127.0.0.1:" + proxy.port())).deadline(Duration.ofMillis(200))
+                .warmUp(false).build()) {
+                Limiter limiter = gate.policy("fixed-20");
+                TestRedis.await("a decision", () -> limiter.peek("k", 1).mode() == Mode.STORE);
+                proxy.delayReplies(300);
+                long began = System.nanoTime();
+                List<CompletableFuture<Decision>> all = new ArrayList<>();
+                for (int i = 0; i < 100; i++) {
+                    all.add(limiter.checkAsync("k" + i));
+                }
+                for (CompletableFuture<Decision> each : all) {
+                    Decision decision = each.get(20, TimeUnit.SECONDS);
+                    assertEquals(Mode.SHED, decision.mode());
+                    assertEquals(Duration.ofMillis(100), decision.retryAfter().orElseThrow());
+                }
+                assertTrue(System.nanoTime() - began < 4_000_000_000L, "they waited");
+            }
         }
     }
 
