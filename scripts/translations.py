@@ -11,7 +11,7 @@ import re
 
 # English page: its Chinese page.
 PAIRS = {"README.md": "README.zh-CN.md"} | {
-    f"docs/{name}.md": f"docs/zh/{name}.md" for name in ("choosing", "cookbook", "deploy", "glossary", "policies", "runbook", "sdk-faults")
+    f"docs/{name}.md": f"docs/zh/{name}.md" for name in ("choosing", "cookbook", "deploy", "glossary", "policies", "runbook", "sdk-faults", "start-go", "start-java", "start-php")
 }
 # Chinese pages without an English page. Their code blocks must stand in an English page, whose commands are tested.
 ALONE = ["docs/zh/README.md", "docs/zh/quickstart.md"]

@@ -95,7 +95,65 @@ PROGRAMS = {
 
 # What a machine may lack: blocks that need it are not run there. CI has those that `make deps` installs.
 TOOLS = ("postgres", "yaml", "envoy", "nginx", "caddy", "promtool")
-INTERPRETERS = ("node", "php", "redis_py")
+INTERPRETERS = ("node", "php", "redis_py", "go", "mvn")
+
+
+# What is run before a page that starts a program with an SDK. What a reader runs in another terminal goes on in the background here, and
+# ends with the next such program. Nothing is fetched that `scripts/deps --sdk` has not, and no cache outside is written.
+START = r"""
+mkdir ../shop && ln -s "$PWD" ../sluicegate && cd ../shop
+
+# serving COMMAND...: a program that listens at port 8000.
+serving() {
+  if [ -n "${PROGRAM:-}" ]; then
+    kill "$PROGRAM" 2>/dev/null
+    while kill -0 "$PROGRAM" 2>/dev/null; do sleep 0.05; done
+  fi
+  "$@" >"$WALK/program.log" 2>&1 &
+  PROGRAM=$!
+  # The time of a machine with much to do: the first requests of a program are not what a page is about.
+  until_true curl -s -o /dev/null http://127.0.0.1:8000/none || { cat "$WALK/program.log"; return 1; }
+}
+
+go() { # `go run`, without the cost of a folder of its own for each
+  if [ "$1" = run ]; then
+    command go build -o "$WALK/program" "$2" && serving "$WALK/program"
+  else
+    command go "$@"
+  fi
+}
+if command -v go >"$WALK/found"; then
+  GOMODCACHE=$(HOME=$WALK_HOME command go env GOMODCACHE) GOCACHE=$(HOME=$WALK_HOME command go env GOCACHE)
+  export GOMODCACHE GOCACHE GOTOOLCHAIN=local GOSUMDB=off GOPROXY="file://$GOMODCACHE/cache/download"
+fi
+
+mvn() { # `mvn spring-boot:run`, whose plugin is not fetched
+  local options=(-o -B -q -Dmaven.repo.local="$WALK_HOME/.m2/repository")
+  if [ "$1" = spring-boot:run ]; then
+    command mvn "${options[@]}" compile dependency:build-classpath -Dmdep.outputFile="$WALK/classpath" || return
+    serving java -cp "target/classes:$(cat "$WALK/classpath")" shop.Shop
+  else
+    command mvn "${options[@]}" "$@"
+  fi
+}
+if [ -d "$WALK_HOME/.m2" ]; then
+  mkdir -p "$WALK/memory/m2" "$WALK/memory/scratch/m2"
+  mount -t overlay overlay -o "lowerdir=$WALK_HOME/.m2,upperdir=$WALK/memory/m2,workdir=$WALK/memory/scratch/m2" "$WALK_HOME/.m2"
+fi
+
+php() {
+  case $1 in
+    -S) serving env php "$@" ;;
+    artisan) serving env php -S 127.0.0.1:8000 ../sluicegate/scripts/walk-laravel.php ;; # Debian has no skeleton of an application
+    *) command php "$@" ;;
+  esac
+}
+
+composer() { # the packages are those of Debian, and this one that of the checkout
+  mkdir -p vendor
+  echo '<?php require dirname(__DIR__) . "/../sluicegate/sdk/php/examples/load.php";' >vendor/autoload.php
+}
+"""
 
 
 class Walk(typing.NamedTuple):
@@ -103,6 +161,7 @@ class Walk(typing.NamedTuple):
     not_run: dict = {}     # beginning of a block -> why it is not run
     figures: tuple = ()    # words of commands whose output is that of a machine: it is not compared
     programs: bool = False # whether the programs of the page are run
+    starts: bool = False   # whether blocks are files that their first line names, of programs that the page starts
 
 
 SERVE = "sluicegate serve --policies examples/policies.yaml"
@@ -247,6 +306,10 @@ WALKS = {
 }
 
 
+for sdk in ("go", "java", "php"):
+    WALKS[f"docs/start-{sdk}.md"] = Walk(before={"# policies.yaml": START}, starts=True)
+
+
 def of(page):
     return WALKS.get(page, Walk())
 
@@ -279,8 +342,20 @@ def unused():
                 yield f"scripts/walks.py: {page} has no command with `{word}`"
 
 
+def file_named(block):
+    r"""The file that the first line of a block names; None if it names none.
+
+    >>> [file_named(pages.Block(1, "", text)) for text in ("// web/main.go\n", "<?php // a/b.php\n", "<!-- pom.xml -->\n", "# why\n")]
+    ['web/main.go', 'a/b.php', 'pom.xml', None]
+    """
+    named = re.match(r"(?://|#|<!--|<\?php //) ([\w./-]+\.\w+)(?: -->)?\n", block.text)
+    return named and named[1]
+
+
 def command(block, file, walk):
     """What runs or checks a block that is in `file`; None if nothing does."""
+    if walk.starts and (named := file_named(block)):
+        return f"mkdir -p $(dirname {named}) && cp {file} {named}"
     if block.language in SHELL:
         return block.text
     if block.language == "json":
