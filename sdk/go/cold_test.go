@@ -95,6 +95,35 @@ func TestTheFirstRequestsOfAProcessAdmitExactlyTheLimit(t *testing.T) {
 	}
 }
 
+// The deadline is over before most connections are made, so Redis decides some of the requests and the share decides others.
+func TestAColdProcessWithADeadlineOfAMillisecondAdmitsNoMoreThanTheLimit(t *testing.T) {
+	if addr := os.Getenv(coldAddr); addr != "" {
+		passed, modes := burst(t, coldGate(t, addr, nil, NoWarmUp(), Deadline(time.Millisecond)).Policy("a"), "k", 50)
+		fmt.Println("passed", passed, modes)
+		return
+	}
+	addr, ctx, starts := redisAddr(t), context.Background(), 5
+	if long() {
+		starts = 100
+	}
+	for range starts {
+		if err := dial(t, addr).FlushAll(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		publish(t, addr, 1, FixedWindow(20, time.Hour))
+		process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
+		process.Env = append(os.Environ(), coldAddr+"="+addr, "GORACE=atexit_sleep_ms=0")
+		output, err := process.CombinedOutput()
+		_, found, _ := strings.Cut(string(output), "passed ")
+		passed := -1
+		if _, scanErr := fmt.Sscan(found, &passed); err != nil || scanErr != nil || passed < 0 || passed > 20 {
+			t.Errorf("%v: %s", err, output)
+		}
+		line, _, _ := strings.Cut(found, "\n")
+		t.Log(line)
+	}
+}
+
 // A connection takes longer than a request may, as with TLS on a busy machine.
 func TestFirstConnectionsThatAreSlowAreNoReasonForAShare(t *testing.T) {
 	addr := redisAddr(t)

@@ -285,11 +285,7 @@ func (e *Engine) decideInOrder(ctx context.Context, p *policy.Policy, rules *wir
 	f := errBreakerOpen
 	if e.breaker.allows(now) {
 		var got store.Answer
-		if got, f = e.decideWithDebt(ctx, req); f == nil || f.Class != wire.ClassCaller || f.Cause == wire.ErrUnsupported {
-			e.countResult(now, f)
-		}
-		if f == nil {
-			e.learn(req, got)
+		if got, f = e.ask(ctx, req); f == nil {
 			return got, ModeStore, nil
 		}
 	}
@@ -297,6 +293,22 @@ func (e *Engine) decideInOrder(ctx context.Context, p *policy.Policy, rules *wir
 		e.remembered.Drop(req.Key)
 	}
 	return e.decideWithoutStore(p, req, f)
+}
+
+// ask has the store decide a request. Until it has, the share counts the permits as ones that Redis may grant.
+func (e *Engine) ask(ctx context.Context, req store.Request) (store.Answer, *wire.Failure) {
+	if takesPermits(req.Verb) {
+		e.share.Ask(req.Key, req.Cost)
+		defer e.share.Asked(req.Key, req.Cost)
+	}
+	got, f := e.decideWithDebt(ctx, req)
+	if f == nil || f.Class != wire.ClassCaller || f.Cause == wire.ErrUnsupported {
+		e.countResult(req.Now, f)
+	}
+	if f == nil {
+		e.learn(req, got)
+	}
+	return got, f
 }
 
 // errBreakerOpen is the failure of a request while the breaker is open.

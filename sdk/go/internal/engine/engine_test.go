@@ -183,3 +183,64 @@ func TestACallerThatGoesAwayFreesItsPlace(t *testing.T) {
 		}
 	}
 }
+
+// halfReachable decides by a memory what is asked under one key after `answers` is closed, as a connection that is made at last, and fails
+// everything else at once, as one that was not.
+type halfReachable struct {
+	store.Store
+	slow    int64 // the cost that is decided late
+	asked   chan struct{}
+	answers chan struct{}
+}
+
+func (s *halfReachable) Decide(ctx context.Context, q store.Request) (store.Answer, *wire.Failure) {
+	if q.Cost != s.slow {
+		return store.Answer{}, &wire.Failure{Class: wire.ClassNoAnswer, Cause: errors.New("no connection")}
+	}
+	s.asked <- struct{}{}
+	<-s.answers
+	return s.Store.Decide(ctx, q)
+}
+
+func TestWhatIsUnderWayIsNoReasonForAShare(t *testing.T) {
+	for name, rule := range map[string]kernel.Spec{"window": testkit.Window(20, time.Hour), "bucket": testkit.Bucket(20, time.Hour, 20)} {
+		clock := testkit.NewManual()
+		backend := &halfReachable{store.NewMemory(), 3, make(chan struct{}), make(chan struct{})}
+		e := New(Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: clock, Logger: slog.New(slog.DiscardHandler), Notices: notice.New(slog.New(slog.DiscardHandler), clock.Now)})
+		e.store, e.redis = backend, store.NewRedis(wire.Conn{Client: testkit.Dial(t, testkit.FreeAddr())}, time.Second, clock.Now, nil)
+		e.Policies.Hold(policy.FromRules("a", testkit.Set(t, rule), 1))
+		ask := func(verb kernel.Verb, cost int64) Outcome {
+			got, err := e.Decide(context.Background(), Request{Policy: "a", Key: "k", Verb: verb, Cost: cost})
+			if err != nil {
+				t.Error(err)
+			}
+			return got
+		}
+		late := make(chan Outcome)
+		go func() { late <- ask(kernel.VerbCheck, 3) }()
+		<-backend.asked
+		admitted, soon := int64(0), 0
+		for range 25 {
+			got := ask(kernel.VerbCheck, 1)
+			admitted += got.Granted
+			if got.Mode != ModeLocal {
+				t.Errorf("%s: %+v", name, got)
+			}
+			if !got.Allowed && got.Retry == 100_000 {
+				soon++
+			}
+		}
+		if got := ask(kernel.VerbAtMost, 5); got.Allowed || got.Granted != 0 || got.Retry != 100_000 {
+			t.Errorf("%s: at most: %+v", name, got)
+		}
+		close(backend.answers)
+		got := <-late
+		if !got.Allowed || got.Mode != ModeStore || admitted != 17 || soon != 8 {
+			t.Errorf("%s: %d by the share and %+v by the store of 20, %d may ask again soon", name, admitted, got, soon)
+		}
+		// The share is at its end now, and not only until others are answered.
+		if got := ask(kernel.VerbCheck, 1); got.Allowed || got.Mode != ModeLocal || got.Retry <= 100_000 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

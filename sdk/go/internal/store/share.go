@@ -19,6 +19,9 @@ const (
 	staleWithinUS = 2_000_000
 	// undecidedRetryUS is the retry of a request that this process cannot decide: Redis may be back by then.
 	undecidedRetryUS = 1_000_000
+	// askedRetryUS is the retry of a request that the share would admit if Redis grants nothing that it is asked for: that is known after a
+	// deadline.
+	askedRetryUS = 100_000
 )
 
 // Share decides by this process' part of a limit while Redis does not answer, and keeps what is owed for it.
@@ -27,6 +30,7 @@ type Share struct {
 	reported map[string]*reportedUsage
 	accounts map[string]*account
 	owing    map[string]bool // keys of accounts that may owe something
+	asked    *asked
 }
 
 // reportedUsage is what Redis last reported of a key.
@@ -48,8 +52,14 @@ type account struct {
 
 // NewShare returns a share of which nothing is known and nothing owed.
 func NewShare() *Share {
-	return &Share{reported: map[string]*reportedUsage{}, accounts: map[string]*account{}, owing: map[string]bool{}}
+	return &Share{reported: map[string]*reportedUsage{}, accounts: map[string]*account{}, owing: map[string]bool{}, asked: newAsked()}
 }
+
+// Ask records that Redis is asked for permits of a key, until [Share.Asked].
+func (s *Share) Ask(key string, permits int64) { s.asked.add(key, permits) }
+
+// Asked records the end of that: after [Share.Learn], and before the share decides the request.
+func (s *Share) Asked(key string, permits int64) { s.asked.add(key, -permits) }
 
 // Learn takes over what a decision of Redis reports of each rule.
 func (s *Share) Learn(key string, rules *wire.CompiledRules, answer Answer, now int64) {
@@ -178,7 +188,8 @@ func RefusedFor(rules *wire.CompiledRules, retry int64) Answer {
 	return Answer{Verdict: kernel.Verdict{Retry: retry}, Set: rules.Set}
 }
 
-// Decide decides a request by the share among n nodes.
+// Decide decides a request by the share among n nodes. It leaves room for the permits that other requests of this key ask Redis for: these may be
+// granted as well.
 func (s *Share) Decide(req Request, nodes int64) Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,6 +197,9 @@ func (s *Share) Decide(req Request, nodes int64) Answer {
 	nodes = acct.nodes
 	if req.Cost > kernel.CostMax/nodes {
 		return RefusedFor(req.Rules, undecidedRetryUS)
+	}
+	if others := s.asked.of(req.Key); others > 0 && req.Verb != kernel.VerbPeek && !acct.hasRoomBeside(others, req, now) {
+		return RefusedFor(req.Rules, askedRetryUS)
 	}
 	before := acct.used.Clone()
 	verdict := acct.decide(req, now)
@@ -200,6 +214,19 @@ func (s *Share) Decide(req Request, nodes int64) Answer {
 	}
 	verdict.Granted, verdict.Remaining = verdict.Granted/nodes, verdict.Remaining/nodes
 	return Answer{Verdict: verdict, Set: req.Rules.Set, nodes: nodes}
+}
+
+// hasRoomBeside reports whether a request is decided alike if Redis grants so many permits more, or refuses them all.
+func (acct *account) hasRoomBeside(others int64, req Request, now int64) bool {
+	without, with := *acct, *acct
+	without.used, with.used = acct.used.Clone(), acct.used.Clone()
+	for i, at := range req.Rules.MomentsAt(now) {
+		if req.Rules.Set.Rules[i].IsReported() {
+			with.used.Charge(i, min(others, with.used.Available(i, at)), at)
+		}
+	}
+	a, b := without.decide(req, now), with.decide(req, now)
+	return !a.Allowed || b.Allowed && a.Granted == b.Granted && a.Wait == b.Wait
 }
 
 // decide decides a request at an instant on what is in use here: each permit counts n times.

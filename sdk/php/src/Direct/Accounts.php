@@ -41,10 +41,10 @@ final class Accounts
         }, $open);
     }
 
-    /** Returns whether a key has an account. */
+    /** Returns whether a key has an account, or perhaps gets one now. */
     public function has(string $stateKey): bool
     {
-        return $this->memory->get("account:$stateKey") !== null;
+        return $this->memory->get("lock:$stateKey") !== null || $this->memory->get("account:$stateKey") !== null;
     }
 
     /** Returns the number of accounts that wait to be paid. */

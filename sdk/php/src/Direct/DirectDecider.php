@@ -56,6 +56,7 @@ final class DirectDecider extends PolicyDecider
     private readonly UsageCache $usage;
     private readonly Accounts $accounts;
     private readonly Share $share;
+    private readonly Asked $asked;
 
     public function __construct(
         private readonly Policies $policies,
@@ -72,7 +73,8 @@ final class DirectDecider extends PolicyDecider
         $this->denials = new Denials($memory);
         $this->usage = new UsageCache($memory);
         $this->accounts = new Accounts($memory, $options->accountsMax);
-        $this->share = new Share($this->accounts, $this->usage);
+        $this->asked = new Asked($memory);
+        $this->share = new Share($this->accounts, $this->usage, $this->asked);
     }
 
     public function decide(string $policy, ?Limit $limit, string $key, KernelRequest $request): Decision
@@ -200,22 +202,36 @@ final class DirectDecider extends PolicyDecider
             throw new StoreFailure(FailureKind::NoAnswer, false, $this->breaker->failing()[0] ?? 'no answer');
         }
         $failure = null;
+        // Until Redis has answered, the share counts these permits as ones that Redis may grant.
+        $takes = $request->verb->value <= Verb::AtMost->value || $request->verb === Verb::Acquire;
+        $asked = $takes && $this->options->hasShare ? $this->asked->ask($budget->stateKey, $request->cost) : null;
         try {
             $answer = $this->accounts->has($budget->stateKey)
                 ? $this->decideWithDebt($budget, $request, $now)
                 : $this->decideInStore($budget, $request, $now);
+            if ($this->options->hasShare) {
+                $this->learn($budget, $answer, $now);
+            }
         } catch (StoreFailure $failure) {
             throw $failure;
         } finally {
+            $asked === null ?: $this->asked->answered($asked, $request->cost);
             $this->countResult($failure, $now);
         }
         if ($request->verb === Verb::Check) {
             $this->denials->record($budget, $request->cost, $now, $answer);
         }
-        if ($this->options->hasShare) {
-            $this->usage->record($budget, $answer, $now);
-        }
         return $answer;
+    }
+
+    /** Records what Redis reported, also in an account that was opened while the request was under way. */
+    private function learn(Budget $budget, Answer $answer, int $now): void
+    {
+        $this->usage->record($budget, $answer, $now);
+        if ($this->accounts->has($budget->stateKey)) {
+            $raise = static fn (Account $account) => $account->raise($answer->inUse, $now);
+            $this->accounts->with($budget, $now, $raise);
+        }
     }
 
     /** Counts a decision for the breaker, and logs one that Redis did not make. */

@@ -22,14 +22,28 @@ final class Share
     /** The largest step back of the clock that is ignored, in µs, counted from the last decision of the key. */
     private const LATER_MAX_US = 1_000_000;
 
-    public function __construct(private readonly Accounts $accounts, private readonly UsageCache $usage)
-    {
+    /** The retry of what the share would admit unless Redis grants what it is asked for: that is known after a deadline. */
+    private const ASKED_RETRY_US = 100_000;
+
+    public function __construct(
+        private readonly Accounts $accounts,
+        private readonly UsageCache $usage,
+        private readonly ?Asked $asked = null,
+    ) {
     }
 
-    /** Decides by this host's share among `$nodes`. */
+    /**
+     * Decides by this host's share among `$nodes`. It leaves room for the permits that other requests of this key ask Redis
+     * for: these may be granted as well.
+     */
     public function decide(Budget $budget, KernelRequest $request, int $now, int $nodes): Decision
     {
-        $decide = fn (Account $account): Decision => $this->onAccount($account, $request, $now);
+        $decide = function (Account $account) use ($budget, $request, $now): Decision {
+            $others = $request->verb === Verb::Peek ? 0 : $this->asked?->of($budget->stateKey) ?? 0;
+            return $others <= 0 || $this->hasRoomBeside($account, $request, $now, $others)
+                ? $this->onAccount($account, $request, $now)
+                : $budget->unknown(Mode::Local, 0, self::ASKED_RETRY_US);
+        };
         return $this->accounts->with($budget, $now, $decide, fn (): Account => $this->open($budget, $now, $nodes))
             ?? $budget->unknown(Mode::Local, 0, self::RETRY_US);
     }
@@ -65,6 +79,23 @@ final class Share
     {
         $states = $this->usage->states($budget, $now);
         return new Account($budget, $nodes, $states, $states, $now);
+    }
+
+    /** Returns whether a request is decided alike if Redis grants so many permits more, or refuses them all. */
+    private function hasRoomBeside(Account $account, KernelRequest $request, int $now, int $others): bool
+    {
+        $set = $account->budget->rules->set;
+        $more = [];
+        foreach ($set->rules as $place => $rule) {
+            if ($rule->isReported()) {
+                $more[$place] = min($others, $set->kernel()->available($account->used, $place, $now));
+            }
+        }
+        [$without, $with] = [clone $account, clone $account];
+        $with->used = $set->kernel()->charged($account->used, $more, $now);
+        $a = $this->onAccount($without, $request, $now);
+        $b = $this->onAccount($with, $request, $now);
+        return !$a->allowed || ($b->allowed && $b->granted === $a->granted && $b->waitUs === $a->waitUs);
     }
 
     private function onAccount(Account $account, KernelRequest $request, int $now): Decision

@@ -25,7 +25,9 @@ import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Keys;
 import io.sluicegate.internal.redis.Result;
 import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
@@ -36,6 +38,8 @@ import java.util.stream.IntStream;
 
 /** Decides in Redis, and what holds while Redis does not decide: the order of the page "When Redis does not decide". */
 public final class Engine implements Transport, AutoCloseable {
+    /** Verbs by which a key uses more. */
+    private static final Set<Verb> TAKING = EnumSet.of(Verb.CHECK, Verb.RESERVE, Verb.AT_MOST, Verb.ACQUIRE);
     /** Requests to the store for one decision of a key that owes. */
     private static final int STORE_REQUESTS_MAX = 4;
     /** Requests that are held back at a time. */
@@ -262,9 +266,28 @@ public final class Engine implements Transport, AutoCloseable {
     private Step<Outcome> decideInRedis(Resolved found) {
         StoreRequest request = found.request;
         Place place = request.place();
-        return breaker.allows(request.nowUs())
-            ? decideWithDebts(request, place).map(result -> outcomeOf(found, place, recordResult(request.nowUs(), result)))
-            : Step.done(outcomeOf(found, place, new Result.NoAnswer(noAnswerCause(), false)));
+        if (!breaker.allows(request.nowUs())) {
+            return Step.done(outcomeOf(found, place, new Result.NoAnswer(noAnswerCause(), false)));
+        }
+        // Until Redis has answered, the share counts these permits as ones that Redis may grant.
+        long asked = TAKING.contains(request.verb()) ? request.cost() : 0;
+        shares.ask(place, asked);
+        Runnable end = () -> shares.answered(place, asked);
+        Step<Result> asks;
+        try {
+            asks = decideWithDebts(request, place);
+        } catch (RuntimeException | Error e) {
+            end.run();
+            throw e;
+        }
+        return asks.ifAbandoned(end).map(result -> {
+            recordResult(request.nowUs(), result);
+            if (result instanceof Result.Decided decided) {
+                shares.learn(place, request.rules(), decided, request.nowUs());
+            }
+            end.run();
+            return outcomeOf(found, place, result);
+        });
     }
 
     private String noAnswerCause() {
@@ -343,7 +366,7 @@ public final class Engine implements Transport, AutoCloseable {
                     account.paid(sent.rules(), decided.charged(), nowUs);
                 }
                 account.adopt(sent.rules());
-                account.raise(sent.rules(), decided, nowUs);
+                account.raise(sent.rules(), decided.inUse(), nowUs);
                 boolean owes = account.bill != null || account.owes(sent.rules(), nowUs);
                 shares.closeIfSettled(place, account, nowUs);
                 return owes;
@@ -365,7 +388,6 @@ public final class Engine implements Transport, AutoCloseable {
         }
         if (result instanceof Result.Decided decided) {
             Answer answer = decided.answer();
-            shares.learn(place, request.rules(), decided, request.nowUs());
             if (request.verb() == Verb.CHECK && answer.allowed()) {
                 refusals.allowed(place, request.cost(), request.rules());
             } else if (request.verb() == Verb.CHECK) {

@@ -31,9 +31,13 @@ final class Shares {
     private static final long CLOCK_BEHIND_US = 1_000_000;
     /** The retry of what may pass when Redis is back. */
     static final long RETRY_US = 1_000_000;
+    /** The retry of what the share would admit if Redis grants nothing that it is asked for: that is known after a deadline. */
+    static final long ASKED_RETRY_US = 100_000;
 
     private final Map<Place, ReportedUsage> reported = new ConcurrentHashMap<>();
     private final Map<Place, Account> accounts = new ConcurrentHashMap<>();
+    /** Permits that requests under way ask Redis for, which may have granted them, or may do so still. */
+    private final Map<Place, Long> asked = new ConcurrentHashMap<>();
     private final AtomicLong newest = new AtomicLong();
     private final AtomicLong madeRoomAt = new AtomicLong(Long.MIN_VALUE / 2);
 
@@ -133,13 +137,13 @@ final class Shares {
          * An answer that reports more in use of a rule than is known raises both states to it: as far as there is room here, and all
          * the way if it reports more than the limit, which was lowered then and may rise without Redis.
          */
-        void raise(RuleSet rules, Result.Decided decided, long nowUs) {
+        void raise(RuleSet rules, long[] inUse, long nowUs) {
             long[] known = stored.used(rules, nowUs);
             long[] room = used.available(rules, nowUs);
             long[] permits = IntStream.range(0, known.length).mapToLong(place -> {
                 Rule rule = rules.rules().get(place);
-                long more = rule.isReported() ? Math.max(decided.inUse()[place] - known[place], 0) : 0;
-                return decided.inUse()[place] > rule.limit() ? more : Math.min(more, room[place]);
+                long more = rule.isReported() ? Math.max(inUse[place] - known[place], 0) : 0;
+                return inUse[place] > rule.limit() ? more : Math.min(more, room[place]);
             }).toArray();
             if (Arrays.stream(permits).anyMatch(more -> more > 0)) {
                 used.charge(rules, permits, nowUs);
@@ -153,6 +157,18 @@ final class Shares {
 
     Account account(Place place) {
         return accounts.get(place);
+    }
+
+    /** Redis is asked for permits of a key, until {@link #answered}. */
+    void ask(Place place, long permits) {
+        if (permits > 0) {
+            asked.merge(place, permits, Long::sum);
+        }
+    }
+
+    /** That has an end: after {@link #learn}, and before the share decides the request. */
+    void answered(Place place, long permits) {
+        asked.computeIfPresent(place, (at, all) -> all == permits ? null : Long.valueOf(all - permits));
     }
 
     /** {@return accounts that owe something, at most so many} */
@@ -191,6 +207,14 @@ final class Shares {
             }
             if (changes) {
                 last.usage.setUsed(rules, used, nowUs);
+            }
+        }
+        // One that was opened while the request was under way.
+        Account account = accounts.get(place);
+        if (account != null) {
+            synchronized (account) {
+                account.adopt(rules);
+                account.raise(rules, decided.inUse(), instant(nowUs));
             }
         }
     }
@@ -249,37 +273,68 @@ final class Shares {
         return Math.max(latest, nowUs);
     }
 
-    /** Decides by the share of n nodes. */
+    /**
+     * Decides by the share of n nodes. It leaves room for the permits that other requests of this key ask Redis for: these may be
+     * granted as well.
+     */
     Answer decide(Place place, StoreRequest request, long nodes) {
-        RuleSet rules = request.rules();
+        return decide(place, request, nodes, request.verb() != Verb.PEEK);
+    }
+
+    private Answer decide(Place place, StoreRequest request, long nodes, boolean leavesRoom) {
         Account account = accounts.get(place);
         if (account == null) {
             makeRoom(request.nowUs());
             if (accounts.size() >= ACCOUNTS_MAX) {
-                return Answer.refused(rules, RETRY_US);
+                return Answer.refused(request.rules(), RETRY_US);
             }
             account = new Account(knownUsage(place), nodes, request);
         }
         synchronized (account) {
             if (request.cost() * account.nodes > Numbers.COST_MAX) {
-                return Answer.refused(rules, RETRY_US);
+                return Answer.refused(request.rules(), RETRY_US);
+            }
+            // It is there before it is known who asks Redis: who asks from now on pays what is owed.
+            Account other = request.verb() == Verb.PEEK ? account : accounts.putIfAbsent(place, account);
+            if (other != null && other != account) {
+                // Another thread opened the account first.
+                return decide(place, request, nodes, leavesRoom);
             }
             long now = instant(request.nowUs());
-            account.adopt(rules);
-            Answer answer = request.verb() == Verb.AT_MOST
-                ? atMost(account, request, now)
-                : scaled(account, request, account.used.decide(rules, kernelRequest(request, request.verb(), request.cost() * account.nodes, now)));
+            account.adopt(request.rules());
+            if (other == null) {
+                // What Redis reported since.
+                account.raise(request.rules(), knownUsage(place).used(request.rules(), now), now);
+            }
+            Answer answer = decide(account, request, leavesRoom ? asked.getOrDefault(place, 0L) : 0, now);
             account.lastRequest = request.withBill(null);
-            boolean keeps = account.owes(rules, now) || !account.used.isFull(rules, now);
-            if (request.verb() != Verb.PEEK && keeps) {
-                Account other = accounts.putIfAbsent(place, account);
-                if (other != null && other != account) {
-                    // Another thread opened the account first: what was decided here is decided there.
-                    return decide(place, request, nodes);
-                }
+            if (other == null && !account.owes(request.rules(), now) && account.used.isFull(request.rules(), now)) {
+                accounts.remove(place, account);
             }
             return answer;
         }
+    }
+
+    private static Answer decide(Account account, StoreRequest request, long others, long now) {
+        if (others > 0 && !hasRoomBeside(account, request, others, now)) {
+            return Answer.refused(request.rules(), ASKED_RETRY_US);
+        }
+        return request.verb() == Verb.AT_MOST
+            ? atMost(account, request, now)
+            : scaled(account, request, account.used.decide(request.rules(), kernelRequest(request, request.verb(), request.cost() * account.nodes, now)));
+    }
+
+    /** {@return whether a request is decided alike if Redis grants so many permits more, or refuses them all} */
+    private static boolean hasRoomBeside(Account account, StoreRequest request, long others, long now) {
+        RuleSet rules = request.rules();
+        KernelRequest asks = kernelRequest(request, request.verb(), request.cost() * account.nodes, now);
+        Usage granted = account.used.copy();
+        long[] room = granted.available(rules, now);
+        granted.charge(rules, IntStream.range(0, room.length)
+            .mapToLong(place -> rules.rules().get(place).isReported() ? Math.min(others, room[place]) : 0).toArray(), now);
+        Answer without = account.used.copy().decide(rules, asks);
+        Answer with = granted.decide(rules, asks);
+        return !without.allowed() || with.allowed() && with.granted() == without.granted() && with.waitUs() == without.waitUs();
     }
 
     private static KernelRequest kernelRequest(StoreRequest request, Verb verb, long cost, long now) {
@@ -317,7 +372,7 @@ final class Shares {
 
     /** Records as used what passes all the same, as far as that goes. */
     void recordAdmitted(Place place, StoreRequest request, long nodes) {
-        decide(place, request.withVerb(Verb.AT_MOST, request.cost(), null), accounts.containsKey(place) ? nodes : 1);
+        decide(place, request.withVerb(Verb.AT_MOST, request.cost(), null), accounts.containsKey(place) ? nodes : 1, false);
     }
 
     /** {@return what a release or renew of a permit comes to that was handed out here, or null if none was} */

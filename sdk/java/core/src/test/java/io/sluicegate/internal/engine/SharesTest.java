@@ -2,8 +2,10 @@ package io.sluicegate.internal.engine;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.sluicegate.Carry;
 import io.sluicegate.Verb;
@@ -54,6 +56,27 @@ class SharesTest {
 
     private Answer decide(RuleSet rules, long cost, long nowUs) {
         return shares.decide(PLACE, question(rules, Verb.CHECK, cost, nowUs), 4);
+    }
+
+    @Test
+    void a_share_leaves_room_for_what_redis_is_asked_for() {
+        RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.tokenBucket("r", new Rules.Rate(1, 1_000_000), 20, 20, false)));
+        shares.ask(PLACE, 3);
+        for (int check = 0; check < 17; check++) {
+            assertTrue(shares.decide(PLACE, question(rules, Verb.CHECK, 1, T), 1).allowed());
+        }
+        for (Verb verb : List.of(Verb.CHECK, Verb.AT_MOST, Verb.RESERVE)) {
+            Answer refused = shares.decide(PLACE, question(rules, verb, 1, T), 1);
+            assertFalse(refused.allowed(), verb.text());
+            assertEquals(100_000, refused.retryAfterUs());
+        }
+        assertTrue(shares.decide(PLACE, question(rules, Verb.PEEK, 1, T), 1).allowed());
+        // Redis grants the three, and has nothing else: what is owed stays.
+        shares.learn(PLACE, rules, said(new Answer(true, 3, 0, 20, 17, 0, 3_000_000, 0)), T);
+        shares.answered(PLACE, 3);
+        assertFalse(shares.decide(PLACE, question(rules, Verb.CHECK, 1, T), 1).allowed());
+        assertArrayEquals(new long[] {17}, shares.account(PLACE).owed(rules, T));
+        assertTrue(shares.decide(PLACE, question(rules, Verb.CHECK, 1, T + 1_000_000), 1).allowed());
     }
 
     @Test
@@ -146,7 +169,7 @@ class SharesTest {
         shares.learn(PLACE, DAY_AND_BUCKET, said(new Answer(true, 1, 0, 50, 3, 0, 235_000, 1), 900, 47), T);
         assertEquals(true, decide1(DAY_AND_BUCKET, T).allowed());
         Shares.Account account = shares.account(PLACE);
-        account.raise(DAY_AND_BUCKET, said(new Answer(true, 1, 0, 50, 1, 0, 245_000, 1), 990, 49), T);
+        account.raise(DAY_AND_BUCKET, new long[] {990, 49}, T);
         assertArrayEquals(new long[] {990, 49}, account.stored.used(DAY_AND_BUCKET, T));
         assertArrayEquals(new long[] {991, 50}, account.used.used(DAY_AND_BUCKET, T));
         assertEquals(1, account.owed(DAY_AND_BUCKET, T)[0]);
@@ -163,8 +186,8 @@ class SharesTest {
             account.bill = Bill.of(account.billId, new long[] {10}, account.used);
             account.paid(lowered, new long[] {charged}, T);
             Result.Decided refused = said(new Answer(false, 0, 0, 50, 0, 1, 1, 0), 3000);
-            account.raise(lowered, refused, T);
-            account.raise(lowered, refused, T);
+            account.raise(lowered, refused.inUse(), T);
+            account.raise(lowered, refused.inUse(), T);
             assertArrayEquals(new long[] {10 - charged}, account.owed(lowered, T));
             assertEquals(990 + charged, own.decide(PLACE, question(full, Verb.AT_MOST, 4000, T), 1).granted());
             // Redis charges that as well: it is no debt that stays.
