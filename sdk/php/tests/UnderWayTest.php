@@ -17,7 +17,8 @@ use Sluicegate\Redis\Runner;
 use Sluicegate\Tests\Support\Gates;
 
 /**
- * A host of which one process reaches Redis and others do not, as at its start: what Redis may grant, no share grants as well.
+ * A host of which one process reaches Redis and others do not, as at its start: what Redis may grant, no share grants
+ * as well.
  */
 final class UnderWayTest extends TestCase
 {

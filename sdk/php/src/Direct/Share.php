@@ -33,8 +33,8 @@ final class Share
     }
 
     /**
-     * Decides by this host's share among `$nodes`. It leaves room for the permits that other requests of this key ask Redis
-     * for: these may be granted as well.
+     * Decides by this host's share among `$nodes`. It leaves room for the permits that other requests of this key ask
+     * Redis for: these may be granted as well.
      */
     public function decide(Budget $budget, KernelRequest $request, int $now, int $nodes): Decision
     {
