@@ -1,8 +1,8 @@
 <?php
 
 /**
- * What an application of Laravel does by itself with the files of docs/start-php.md: scripts/walk serves them by this, since Debian
- * packages Laravel without the skeleton of an application.
+ * The skeleton of a Laravel application around the files of docs/start-php.md: Debian packages Laravel without it, and scripts/walk
+ * serves the files by this one.
  */
 
 declare(strict_types=1);

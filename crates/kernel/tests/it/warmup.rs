@@ -56,7 +56,7 @@ fn callers_that_wait_for_one_interval_warm_it_as_in_guava() {
     }
 }
 
-/// Of 50/s with 10 s to warm up, 500 permits are stored at most; of 100/s, 1,000.
+/// A rule with 10 s to warm up, which stores at most 500 permits at 50/s and 1,000 at 100/s.
 fn warm(permits: u64, carry: Carry) -> RuleSet {
     let rate = Rate::per_second(permits).unwrap();
     let rule = SmoothWarmup::new(rate, Micros::from_secs(10), 3.0).unwrap();

@@ -115,7 +115,6 @@ impl Account {
 
     /// Returns the bill for one more request to carry; `None` if nothing is owed.
     pub(super) fn send_bill(&mut self, at: &Moment<'_>) -> Option<Billed> {
-        self.shorten_bill(at);
         if self.bill.is_none() {
             self.bill = Bill::of(self.bill_id, self.debt(at), &self.used);
         }
@@ -236,22 +235,6 @@ impl Account {
             }
         }
         self.raise_stored(&reported, at);
-    }
-
-    /// Takes what has flowed out meanwhile from a bill that was sent and is no longer under way. If the store has charged
-    /// it by now, it answers as before, whatever the bill says; otherwise it charges what is still in use.
-    fn shorten_bill(&mut self, at: &Moment<'_>) {
-        let Some(bill) = self.bill.as_mut().filter(|bill| !bill.is_carried()) else { return };
-        let billed = self.rules.in_use(&bill.used, at);
-        let stored = self.rules.in_use(&self.stored, at);
-        for (rule, permits) in bill.debt.permits.iter_mut().enumerate() {
-            let left = billed[rule].saturating_sub(stored[rule]).div_ceil(self.nodes);
-            *permits = left.min(*permits);
-        }
-        if bill.debt.permits.iter().all(|permits| *permits == 0) {
-            self.bill = None;
-            self.bill_id = fastrand::u128(..);
-        }
     }
 
     /// Records that the store charged `paid` of a bill. A part that found no room in the budget is still owed.

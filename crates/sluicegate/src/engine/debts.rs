@@ -11,11 +11,10 @@
 //! ```
 //!
 //! The next request of the key takes the debt to the store, and the store charges it before it
-//! decides. A debt that was sent and not answered is sent again under the same id, without what has
-//! flowed out meanwhile: the store charges an id once, and repeats its answer. Until then the permits stay
-//! in use here. The store does not remember an id under which it could charge nothing: a request that
-//! carried it and is still under way may charge it later. So the key's debt keeps its id, whatever its
-//! amount, until something was charged.
+//! decides. A debt that was sent and not answered is sent again under the same id: the store charges
+//! an id once, and repeats its answer. Until then the permits stay in use here. The store does not
+//! remember an id under which it could charge nothing: a request that carried it and is still under way may
+//! charge it later. So the key's debt keeps its id, whatever its amount, until something was charged.
 //!
 //! The store may have no room for a debt, because others have filled its budget. Then `used` is more than the
 //! limit, and the debt flows out after what the store has counted, as it would in one large budget.
@@ -400,21 +399,6 @@ mod tests {
         assert!(!asks(16) && asks(15), "20 are in use in the store, and 4 * 55 here");
         let rest = debts.bill(key, &rules, &NOW).expect("a rest is owed").debt.permits[0];
         assert_eq!(rest, 70, "nothing is billed twice");
-    }
-
-    #[test]
-    fn a_bill_that_is_sent_again_leaves_out_what_has_flowed_out() {
-        let (rules, second) = (a_bucket_of(300, 100), second_after_now);
-        let key = MemoryStore::new(1).hash("p", b"k");
-        let debts = Debts::default();
-        assert!(passes(&debts, (key, &rules), 2, 120));
-        let sent = [0, 1, 2, 3].map(|s| {
-            let bill = debts.bill(key, &rules, &second(s)).map(|bill| bill.debt);
-            bill.iter().for_each(|bill| debts.unpaid(key, bill.id, Executed::Perhaps));
-            bill.map(|bill| (bill.id, bill.permits[0]))
-        });
-        let id = sent[0].expect("120 are owed").0;
-        assert_eq!(sent, [Some((id, 120)), Some((id, 70)), Some((id, 20)), None]);
     }
 
     /// A bill that was perhaps paid has one number for each rule, by its place and in permits of then.

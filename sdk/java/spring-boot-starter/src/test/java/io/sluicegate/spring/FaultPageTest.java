@@ -61,10 +61,10 @@ class FaultPageTest {
     private static final String PASSED = "{\"allowed\":true,\"code\":1,\"granted\":1,\"wait_us\":0,\"limit\":5,\"remaining\":4,\"retry_after_us\":0,"
         + "\"reset_after_us\":1,\"rule\":\"r\",\"quotas\":[{\"name\":\"r\",\"limit\":5,\"remaining\":4,\"reset_after_us\":1,\"window_us\":60000000}]}";
 
-    /** What the page promises of a fault: the code of each cell. */
+    /** The promises of the page about a fault: the code of each cell. */
     private record Row(List<String> answer, List<String> log, List<String> health, List<String> metric, List<String> after) {}
 
-    /** What a client gets. */
+    /** The answer of a service to a client. */
     private record Answer(String status, String left, String retry, String body) {}
 
     @RestController

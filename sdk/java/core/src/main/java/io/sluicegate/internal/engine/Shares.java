@@ -166,7 +166,7 @@ final class Shares {
         }
     }
 
-    /** That has an end: after {@link #learn}, and before the share decides the request. */
+    /** Ends a request to Redis: after {@link #learn}, and before the share decides it. */
     void answered(Place place, long permits) {
         asked.computeIfPresent(place, (at, all) -> all == permits ? null : Long.valueOf(all - permits));
     }
