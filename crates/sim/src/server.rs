@@ -590,7 +590,12 @@ fn in_force(before: Option<&Stored>, ask: &StoreAsk, at: &Moment<'_>) -> Stored 
         RuleOrigin::Policy { since } => Some(since.get() / MS),
         RuleOrigin::Caller => None,
     };
-    let own = |leased| Stored { rules: Arc::clone(&ask.rules), since_ms, leased, at: at.now() };
+    // The clock of a node may be ahead: the store notes no instant to come.
+    let noted_ms = since_ms.map(|ms| ms.min(at.now().get() / MS));
+    let own = |leased| {
+        let (rules, since_ms) = (Arc::clone(&ask.rules), noted_ms);
+        Stored { rules, since_ms, leased, at: at.now() }
+    };
     let Some(before) = before else { return own(Leased::default()) };
     if *before.rules == *ask.rules {
         return before.clone();
