@@ -208,6 +208,8 @@ impl Account {
             bill.used = rules.take_over(&self.rules, &bill.used, at);
         }
         self.rules = Arc::clone(rules);
+        // Its numbers are those of other rules.
+        self.reported = None;
     }
 
     /// Has at least `reported` permits of each rule in use in the store.

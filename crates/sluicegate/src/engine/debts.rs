@@ -385,6 +385,21 @@ mod tests {
         assert_eq!(owed, [Some(150), Some(150), Some(100), Some(50)]);
     }
 
+    /// The last report was about the rules in another order.
+    #[test]
+    fn a_share_after_an_edit_does_not_take_a_report_for_one_about_other_rules() {
+        let bucket = |name: &str, burst| {
+            let rate = Rate::per_second(100).expect("a rate");
+            NamedRule::new(name, TokenBucket::new(rate, burst).expect("a bucket"))
+        };
+        let both = set(vec![bucket("a", 300), bucket("b", 1_000)]);
+        let swapped = set(vec![bucket("b", 1_000), bucket("a", 300)]);
+        let (debts, key) = (Debts::default(), MemoryStore::new(1).hash("p", b"k"));
+        assert!(passes(&debts, (key, &both), 2, 50));
+        debts.record_usage(key, &both, &[(0, 0), (1, 700)], &NOW);
+        assert!(passes(&debts, (key, &swapped), 2, 100), "700 + 2 * 50 of 1,000 and 100 of 300");
+    }
+
     /// The node was one of four, and 20 of its 75 are charged.
     #[test]
     fn what_a_bucket_of_the_store_counts_is_counted_once_here() {
