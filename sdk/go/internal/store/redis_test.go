@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"testing"
 	"time"
 
@@ -120,50 +118,10 @@ func TestVersionsInTurnLetPassWhatTheLaterOneDoes(t *testing.T) {
 	}
 }
 
-// farAway returns the address of a Redis whose every reply comes so much later.
-func farAway(t *testing.T, to string, later time.Duration) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", to)
-			if err != nil {
-				near.Close()
-				return
-			}
-			t.Cleanup(func() { near.Close(); far.Close() })
-			go func() { defer far.Close(); io.Copy(far, near) }()
-			go func() {
-				defer near.Close()
-				buffer := make([]byte, 1<<16)
-				for {
-					n, err := far.Read(buffer)
-					if err != nil {
-						return
-					}
-					time.Sleep(later)
-					if _, err := near.Write(buffer[:n]); err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	return l.Addr().String()
-}
-
 // Dial, greeting, script and request testkit.Together take four round trips; a request may take less than two.
 func TestAConnectionThatTakesLongerThanARequestIsMade(t *testing.T) {
 	const away = 100 * time.Millisecond
-	client := redis.NewClient(&redis.Options{Addr: farAway(t, testkit.RedisAddr(t), away), ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{Addr: testkit.NewSlowRelay(t, testkit.RedisAddr(t), away, away).Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
 	backend := NewRedis(wire.Conn{Client: client}, away*3/2, time.Now, func() wire.Clock { return wire.ClockServer })
 	background, stop := context.WithCancel(context.Background())

@@ -294,7 +294,7 @@ final class Shares {
             if (request.cost() * account.nodes > Numbers.COST_MAX) {
                 return Answer.refused(request.rules(), RETRY_US);
             }
-            // It is there before it is known who asks Redis: who asks from now on pays what is owed.
+            // The account is open before this thread decides: a request to Redis that begins from now on carries its debt.
             Account other = request.verb() == Verb.PEEK ? account : accounts.putIfAbsent(place, account);
             if (other != null && other != account) {
                 // Another thread opened the account first.
