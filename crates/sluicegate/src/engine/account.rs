@@ -181,7 +181,13 @@ impl Account {
         let owed = counted(self.owed(at));
         self.rules.overcharge(&mut self.used, &owed, at);
         if let Some(bill) = &mut self.bill {
-            self.rules.overcharge(&mut bill.used, &counted(bill.debt.permits), at);
+            // Permits of the bill that have flowed out are not owed any more, however often they count.
+            let stored = self.rules.in_use(&self.stored, at);
+            let mut billed = self.rules.in_use(&bill.used, at);
+            for ((billed, stored), debt) in billed.iter_mut().zip(stored).zip(bill.debt.permits) {
+                *billed = (billed.saturating_sub(stored) / self.nodes).min(debt);
+            }
+            self.rules.overcharge(&mut bill.used, &counted(billed), at);
         }
         self.nodes = nodes;
     }

@@ -340,18 +340,23 @@ mod tests {
         set(vec![quota("r", limit)])
     }
 
-    /// Returns whether the share of one of `nodes` lets a request of this cost pass.
-    fn passes(
+    /// Returns whether the share of one of `nodes` lets a request of this cost pass now.
+    fn passes(debts: &Debts, of: (KeyHash, &Arc<RuleSet>), nodes: u64, cost: u64) -> bool {
+        passes_at(debts, of, nodes, cost, &NOW)
+    }
+
+    fn passes_at(
         debts: &Debts,
         (key, rules): (KeyHash, &Arc<RuleSet>),
         nodes: u64,
         cost: u64,
+        at: &Moment<'_>,
     ) -> bool {
         let check = |cost| Verb::Check { cost: Cost::new(cost).expect("a cost") };
         let (verb, origin, quota) = (check(cost), RuleOrigin::default(), Quota::default());
         let request = StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
         let scaled = |nodes| Some(check(cost * nodes));
-        let decided = debts.decide((key, &request), (nodes, scaled), &NOW, |_| States::default());
+        let decided = debts.decide((key, &request), (nodes, scaled), at, |_| States::default());
         decided.expect("a check").expect("there is room").0.decision.allowed()
     }
 
@@ -449,6 +454,24 @@ mod tests {
         debts.paid(key, bill.debt.id, paid, &NOW);
         let rest = debts.bill(key, &rules, &NOW).expect("150 are owed").debt.permits[0];
         assert_eq!(rest, 150, "nothing is billed twice");
+    }
+
+    /// A first bill may have been charged; all of its permits have flowed out when the node learns of another one.
+    #[test]
+    fn more_nodes_do_not_pay_for_permits_of_a_bill_that_have_flowed_out() {
+        let (rules, debts) = (a_bucket_of(300, 100), Debts::default());
+        let key = MemoryStore::new(1).hash("p", b"k");
+        let asks =
+            |nodes, cost, s| passes_at(&debts, (key, &rules), nodes, cost, &second_after_now(s));
+        assert!(asks(1, 150, 0));
+        let bill = debts.bill(key, &rules, &second_after_now(0)).expect("150 are owed");
+        assert!(asks(1, 150, 2), "150 have flowed out");
+        assert!(!asks(2, 150, 2), "300 of 300 are in use");
+        let mut paid = Permits::default();
+        paid[0] = 150;
+        debts.paid(key, bill.debt.id, paid, &second_after_now(2));
+        let rest = debts.bill(key, &rules, &second_after_now(2)).expect("a rest").debt.permits[0];
+        assert_eq!(rest, 150, "nothing is taken as paid that was admitted later");
     }
 
     /// The store's last report is of an hour later, by a clock that was set back since.
