@@ -134,7 +134,7 @@ pub(crate) fn check_silence(
 ) {
     let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
     let silence = &mut world.silence[node];
-    if replies.answered + replies.overloaded > 0 {
+    if replies.answered + replies.overloaded + replies.late > 0 {
         silence.answered_at = Some(now);
     }
     let is_one = matches!(polled, Poll::Ready(Done::Decided(..)));

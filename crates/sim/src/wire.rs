@@ -68,6 +68,9 @@ pub(crate) struct Replies {
     pub(crate) refused: u32,
     /// An answer of another kind.
     pub(crate) answered: u32,
+    /// Answers, of any kind, to messages that only give permits back, after the deadline of requests. They do not show
+    /// that requests are answered.
+    pub(crate) late: u32,
 }
 
 /// The times that a client knows.
@@ -77,6 +80,14 @@ pub(crate) struct Time {
     /// When the store answered last.
     pub(crate) heard_at: u64,
     pub(crate) deadline_us: u64,
+}
+
+impl Time {
+    /// Returns whether a call sent at `sent_at` took longer than a request may, by a clock that may be a twentieth too
+    /// fast.
+    const fn is_late(&self, sent_at: u64) -> bool {
+        20 * (self.now - sent_at) > 19 * self.deadline_us
+    }
 }
 
 /// A call on its way to the store.
@@ -165,7 +176,8 @@ struct Call {
     wire: Arc<Wire>,
     of: Asker,
     ask: Arc<StoreAsk>,
-    slot: Option<Arc<Slot>>,
+    /// Where the reply comes, and when it was sent; `None` before that.
+    slot: Option<(Arc<Slot>, u64)>,
 }
 
 impl Wire {
@@ -197,7 +209,7 @@ impl Future for Call {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
-        let Some(slot) = self.slot.clone() else {
+        let Some((slot, sent_at)) = self.slot.clone() else {
             let mut wire = self.wire.lock();
             wire.calls += 1;
             wire.asks |= !self.ask.only_gives_back();
@@ -218,8 +230,9 @@ impl Future for Call {
             slot.lock().waker = Some(cx.waker().clone());
             wire.billed.extend(self.ask.billed(BillStep::Sent(self.ask.verb.clone())));
             wire.outbox.push(Outgoing { slot: Arc::clone(&slot), ask: Arc::clone(&self.ask) });
+            let sent_at = wire.time.now;
             drop(wire);
-            self.slot = Some(slot);
+            self.slot = Some((slot, sent_at));
             return Poll::Pending;
         };
         let mut state = slot.lock();
@@ -231,6 +244,7 @@ impl Future for Call {
         let mut wire = self.wire.lock();
         match reply {
             Err(StoreError::Unavailable { .. }) => wire.replies.silent += 1,
+            _ if self.ask.only_gives_back() && wire.time.is_late(sent_at) => wire.replies.late += 1,
             Err(StoreError::Overloaded { .. }) => wire.replies.overloaded += 1,
             _ => wire.replies.answered += 1,
         }
@@ -250,7 +264,7 @@ impl Future for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let Some(slot) = &self.slot else { return };
+        let Some((slot, _)) = &self.slot else { return };
         // One that was answered, or got no answer in time, is over.
         if !std::mem::replace(&mut slot.lock().is_dropped, true) {
             let step = BillStep::Unanswered(Effect::Perhaps);
