@@ -20,6 +20,7 @@ mod denial_audit;
 mod describe;
 mod handlers;
 mod missing;
+mod parameters;
 mod principal;
 mod problem;
 mod request;

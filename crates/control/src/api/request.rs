@@ -19,6 +19,7 @@ use sluicegate_text::fields::Object;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
+use super::parameters::query_names;
 use super::principal::Principal;
 use super::problem::ApiProblem;
 use super::route::Route;
@@ -88,7 +89,7 @@ pub(super) struct ApiRequest {
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// Parameters in a query.
+/// Parameters in a query: of all routes, each of which has [its own](query_names).
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct QueryParams {
@@ -165,8 +166,10 @@ impl ApiRequest {
     ) -> Self {
         let Principal { actor, session, live } = principal;
         let source = head.extensions.get::<ClientAddress>().map_or("", |source| &source.0);
-        let asked =
-            if route.is_called_back { Ok(QueryParams::default()) } else { query(&head.uri) };
+        let asked = match route.is_called_back {
+            true => Ok(QueryParams::default()),
+            false => check_query(route, &head.uri).and_then(|()| query(&head.uri)),
+        };
         let (query, wrong) = match asked {
             Ok(query) => (query, None),
             Err(wrong) => (QueryParams::default(), Some(wrong)),
@@ -483,6 +486,27 @@ fn version_of(tag: &str) -> Option<i64> {
 
 fn etag(version: i64) -> String {
     format!("\"{version}\"")
+}
+
+/// Checks that the query has no parameter that the route does not have.
+fn check_query(route: &Route, uri: &Uri) -> Result<(), ApiProblem> {
+    let parameters: Vec<(String, String)> = query(uri)?;
+    let names = query_names(route);
+    let unknown = parameters.iter().find(|(name, _)| !names.contains(&&**name));
+    let Some((name, _)) = unknown else { return Ok(()) };
+    let problem = if names.is_empty() {
+        finding!("query_unwanted", "query: unknown field `{name}`, expected none", name)
+    } else {
+        let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(", ");
+        finding!(
+            "query_unknown",
+            "query: unknown field `{name}`, expected one of {names}",
+            name,
+            names
+        )
+    };
+    Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem))
 }
 
 /// Parses the query.

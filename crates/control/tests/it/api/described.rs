@@ -147,3 +147,36 @@ async fn a_list_is_no_object_and_a_whole_number_may_have_a_point() {
     let made = served.ask(&ada, "POST /apps/shop/tokens", Some(token)).await;
     assert_eq!(made.status, 201, "{}", made.body);
 }
+
+#[tokio::test]
+async fn a_query_has_the_parameters_of_its_operation_and_no_other() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    for (path, operations) in openapi()["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let parameters = operation["parameters"].as_array().unwrap();
+            let of_query = parameters.iter().filter(|parameter| parameter["in"] == "query");
+            let names: Vec<_> =
+                of_query.map(|parameter| parameter["name"].as_str().unwrap()).collect();
+            // The provider sends what it likes.
+            if path.ends_with("/oidc/callback") {
+                continue;
+            }
+            let path = path.trim_start_matches("/v1/admin").replace("{app}", "shop");
+            for other in ["from_hash", "lmit"] {
+                if names.contains(&other) {
+                    continue;
+                }
+                let question = format!("{} {path}?{other}=1", method.to_uppercase());
+                let answer = served.ask(&ada, &question, None).await;
+                let problem = answer.body["detail"].as_str().unwrap();
+                assert_eq!(answer.status, 400, "{question}: {problem}");
+                assert!(
+                    problem.contains(&format!("unknown field `{other}`")),
+                    "{question}: {problem}"
+                );
+                assert!(names.iter().all(|name| problem.contains(name)), "{question}: {problem}");
+            }
+        }
+    }
+}
