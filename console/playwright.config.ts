@@ -1,12 +1,12 @@
 import { defineConfig } from '@playwright/test';
-import { CHROMIUM } from './tests/harness.ts';
+import { CHROMIUM, SLOW } from './tests/harness.ts';
 
 export default defineConfig({
   testDir: 'tests',
   testMatch: '*.spec.ts',
   outputDir: 'test-results',
-  timeout: 30_000,
-  expect: { timeout: 5_000 },
+  timeout: SLOW === undefined ? 30_000 : 120_000,
+  expect: { timeout: SLOW === undefined ? 5_000 : 20_000 },
   workers: 1,
   fullyParallel: false,
   forbidOnly: process.env.CI === 'true',

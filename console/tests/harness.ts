@@ -170,8 +170,51 @@ export async function enter(context: BrowserContext, server: Server, name: strin
 /** The browser. Without it, tests are skipped; with `CI=true` they fail instead. */
 export const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
+/** The seed of a slow run: pages compute slowly, and requests leave late, so that races show. Without it, nothing is slow. */
+export const SLOW = process.env.SLUICEGATE_SLOW ? Number(process.env.SLUICEGATE_SLOW) : undefined;
+const DELAY_MAX_MS = 400;
+
+/** Makes a browser slow: each page computes at a fourth to an eighth of its speed, each request waits up to 400 ms. */
+async function slowDown(context: BrowserContext, seed: number): Promise<void> {
+  const random = randomOf(seed);
+  context.on('page', async (page) => {
+    // The page may be closed before it is slow.
+    const session = await context.newCDPSession(page).catch(() => undefined);
+    await session?.send('Emulation.setCPUThrottlingRate', { rate: 4 + (seed % 5) }).catch(() => {});
+  });
+  await context.route('**', async (route) => {
+    await new Promise((done) => setTimeout(done, random() * DELAY_MAX_MS));
+    await route.fallback().catch(() => {});
+  });
+}
+
+/** Numbers from 0 to 1, by mulberry32: the same for the same seed. */
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
 /** Every page is watched: nothing may violate the content security policy, leave the origin or fail unseen. */
-export const test = base.extend<{ browserIsThere: void; watched: string[] }>({
+export const test = base.extend<{ browserIsThere: void; watched: string[] }, { slowed: void }>({
+  slowed: [
+    async ({ browser }, use) => {
+      if (SLOW !== undefined) {
+        const create = browser.newContext.bind(browser);
+        browser.newContext = async (options) => {
+          const context = await create(options);
+          await slowDown(context, SLOW);
+          return context;
+        };
+      }
+      await use();
+    },
+    { auto: true, scope: 'worker' },
+  ],
   browserIsThere: [
     async ({}, use, info) => {
       const isThere = existsSync(CHROMIUM);
