@@ -152,6 +152,18 @@ export async function openAs(page: Page, server: Server, name: string, path = '/
   await page.waitForURL((url) => !url.pathname.startsWith('/sign-in'));
 }
 
+/**
+ * Lets the next request of a page to `url` wait until `end` has ended the session. A session that ends before the action
+ * of a test may be found out by a background request, which then takes the page away from the action.
+ */
+export async function endSessionBefore(page: Page, url: RegExp, end: () => Promise<void>): Promise<void> {
+  let ended: Promise<void> | undefined;
+  await page.route(url, async (route) => {
+    await (ended ??= end());
+    await route.fallback();
+  });
+}
+
 /** Sessions by server and account: a password takes long to check. */
 const sessions = new WeakMap<Server, Map<string, string>>();
 

@@ -1,4 +1,4 @@
-import { Api, enter, expect, signIn, test, type Server } from './harness.ts';
+import { Api, endSessionBefore, enter, expect, signIn, test, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
 let world: Server & { ada: Api };
@@ -27,10 +27,12 @@ test('an account is created, disabled and deleted', async ({ context, page, brow
   await signIn(eve, 'eve');
   await expect(eve.getByText('You have no role in any app.')).toBeVisible();
 
-  await page.getByRole('button', { name: 'Change eve' }).click();
-  await dialog.getByLabel('Disabled').check();
-  await dialog.getByRole('button', { name: 'Save' }).click();
-  await expect(page.getByRole('row', { name: /eve/ })).toContainText('Disabled');
+  await endSessionBefore(eve, /\/v1\/admin\/app-summaries\?/, async () => {
+    await page.getByRole('button', { name: 'Change eve' }).click();
+    await dialog.getByLabel('Disabled').check();
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await expect(page.getByRole('row', { name: /eve/ })).toContainText('Disabled');
+  });
   await eve.getByRole('link', { name: 'Apps', exact: true }).click();
   await expect(eve, 'the session has ended').toHaveURL(/\/sign-in/);
   await other.close();

@@ -1,4 +1,4 @@
-import { Api, expect, openAs, signIn, startServer, test, PASSWORD, type Server } from './harness.ts';
+import { Api, endSessionBefore, expect, openAs, signIn, startServer, test, PASSWORD, type Server } from './harness.ts';
 
 test.describe('first run', () => {
   let server: Server;
@@ -95,8 +95,10 @@ test.describe('sign-in', () => {
     const there = await other.newPage();
     await openAs(there, server, 'dan', '/settings');
     await openAs(page, server, 'dan', '/settings');
-    await page.getByRole('button', { name: 'Sign out everywhere' }).click();
-    await expect(page).toHaveURL(/\/sign-in$/);
+    await endSessionBefore(there, /\/v1\/admin\/app-summaries\?/, async () => {
+      await page.getByRole('button', { name: 'Sign out everywhere' }).click();
+      await expect(page).toHaveURL(/\/sign-in$/);
+    });
     await there.getByRole('link', { name: 'Apps' }).click();
     await expect(there).toHaveURL(`${server.url}/sign-in?to=%2Fapps`);
     await other.close();
@@ -113,7 +115,7 @@ test.describe('sign-in', () => {
     await page.reload();
     await expect(page.getByRole('heading', { name: 'Settings' })).toBeVisible();
 
-    await page.context().clearCookies();
+    await endSessionBefore(page, /\/v1\/admin\/apps\?/, () => page.context().clearCookies());
     await page.getByRole('link', { name: 'Audit' }).click();
     await expect(page).toHaveURL(/\/sign-in\?to=%2Faudit$/);
     await expect(page.getByText('return to where you were')).toBeVisible();
