@@ -26,7 +26,7 @@ test('a secret is shown once, and nowhere afterwards', async ({ page, context })
   await expect(page.getByText(secret).first(), 'nothing closes the dialog by accident').toBeVisible();
 
   await page.getByRole('dialog').getByRole('button', { name: 'Copy' }).first().click();
-  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(secret);
+  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe(secret);
   await page.getByLabel('I stored it').check();
   await done.click();
   await expect(page.getByRole('dialog')).toHaveCount(0);
