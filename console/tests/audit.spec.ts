@@ -1,6 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { enter, expect, test, type Server } from './harness.ts';
-import { settled } from './pages.ts';
+import { enter, expect, settled, test, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
 let world: Server;

@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { Database, freePort } from './database.ts';
-import { Api, enter, expect, startServer, test, type Server } from './harness.ts';
-import { settled } from './pages.ts';
+import { Api, enter, expect, settled, startServer, test, type Server } from './harness.ts';
 import { startRedis } from './redis.ts';
 import { startWorld } from './world.ts';
 

@@ -1,6 +1,5 @@
 import type { Page } from '@playwright/test';
-import { Api, enter, expect, startServer, test, type Server } from './harness.ts';
-import { settled } from './pages.ts';
+import { Api, enter, expect, settled, startServer, test, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
 let world: Server & { ada: Api };

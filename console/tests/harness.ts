@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
-import { expect, test as base, type BrowserContext, type Page } from '@playwright/test';
+import { expect, test as base, type BrowserContext, type Page, type Request } from '@playwright/test';
 import { startFront } from './front.ts';
 
 /** The server to test; `make console-test` names the one that it built. */
@@ -211,6 +211,22 @@ function randomOf(seed: number): () => number {
   };
 }
 
+/** The requests of each browser that have no answer yet. */
+const underWay = new WeakMap<BrowserContext, Set<Request>>();
+
+/** Waits until the page has read what it shows, and asks for nothing more. */
+export async function settled(page: Page): Promise<void> {
+  const isRead = () =>
+    document.querySelector('h1, .title') !== null && document.querySelector('main [aria-busy="true"]') === null;
+  let quiet = 0;
+  const isQuiet = async () => {
+    await page.waitForFunction(isRead);
+    return (quiet = underWay.get(page.context())?.size ? 0 : quiet + 1);
+  };
+  // An answer may be the reason for the next request.
+  await expect.poll(isQuiet, { intervals: [40], timeout: 0 }).toBeGreaterThan(2);
+}
+
 /** Every page is watched: nothing may violate the content security policy, leave the origin or fail unseen. */
 export const test = base.extend<{ browserIsThere: void; watched: string[] }, { slowed: void }>({
   slowed: [
@@ -239,6 +255,12 @@ export const test = base.extend<{ browserIsThere: void; watched: string[] }, { s
   watched: [
     async ({ context }, use) => {
       const wrong: string[] = [];
+      const requests = new Set<Request>();
+      underWay.set(context, requests);
+      // A stream does not end.
+      context.on('request', (request) => request.url().includes('/stream?') || requests.add(request));
+      for (const end of ['requestfinished', 'requestfailed'] as const)
+        context.on(end as 'requestfinished', (request) => requests.delete(request));
       await context.exposeBinding('reportViolation', (_source, text: string) => {
         wrong.push(`policy violation: ${text}`);
       });

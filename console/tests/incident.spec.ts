@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { BrowserContext, Page } from '@playwright/test';
-import { Api, BIN, enter, expect, PASSWORD, startServer, test, type Server } from './harness.ts';
-import { accessLog, settled } from './pages.ts';
+import { Api, BIN, enter, expect, PASSWORD, settled, startServer, test, type Server } from './harness.ts';
+import { accessLog } from './pages.ts';
 import { burst, startSlowRedis } from './redis.ts';
 
 /** A node sums up every ten seconds, and a page asks every five. */

@@ -1,9 +1,9 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from '@playwright/test';
-import { enter, expect, startServer, test, type Server } from './harness.ts';
+import { enter, expect, settled, startServer, test, type Server } from './harness.ts';
 import { changed, hasLines, lines } from './lines.ts';
-import { settled, VIEWS } from './pages.ts';
+import { VIEWS } from './pages.ts';
 import { startWorld } from './world.ts';
 
 /** The folder for pictures of all pages; without it, none are made. */
@@ -48,6 +48,7 @@ for (const language of ['en', 'zh'] as const) {
       await page.goto(server.url + view.path);
       await settled(page);
       await view.act?.(page);
+      await settled(page);
       for (const [theme, width] of LOOKS[language]) {
         await page.setViewportSize({ width, height: 800 });
         await page.evaluate((value) => {
@@ -74,7 +75,7 @@ for (const language of ['en', 'zh'] as const) {
 /** The lines of a page in each of its looks. */
 async function allLines(page: Page, looks: readonly (readonly [string, number])[]): Promise<string[]> {
   const found: string[] = [];
-  await page.waitForLoadState('networkidle');
+  await settled(page);
   for (const [theme, width] of looks) {
     await page.setViewportSize({ width, height: 800 });
     await page.evaluate((value) => {

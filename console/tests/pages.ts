@@ -57,8 +57,8 @@ async function previewImport(page: Page): Promise<void> {
 export const VIEWS: View[] = [
   { name: 'setup', path: '/setup' },
   { name: 'sign-in', path: '/sign-in' },
-  { name: 'overview', path: '/', as: 'ada', act: async (page) => page.waitForLoadState('networkidle') },
-  { name: 'overview-new', path: '/', as: 'cho', act: async (page) => page.waitForLoadState('networkidle') },
+  { name: 'overview', path: '/', as: 'ada' },
+  { name: 'overview-new', path: '/', as: 'cho' },
   { name: 'apps', path: '/apps', as: 'ada' },
   { name: 'app', path: '/apps/demo', as: 'bea' },
   { name: 'app-viewer', path: '/apps/demo', as: 'vic' },
@@ -113,13 +113,3 @@ export const VIEWS: View[] = [
   { name: 'missing', path: '/nowhere', as: 'vic' },
   { name: 'app-unknown', path: '/apps/unknown', as: 'vic' },
 ];
-
-/** Waits until the page has read what it shows. */
-export async function settled(page: Page): Promise<void> {
-  const isRead = () =>
-    document.querySelector('h1, .title') !== null && document.querySelector('main [aria-busy="true"]') === null;
-  await page.waitForFunction(isRead);
-  // One part may ask for the next.
-  await page.waitForTimeout(100);
-  await page.waitForFunction(isRead);
-}

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Locator, Page } from '@playwright/test';
-import { Api, enter, expect, test, type Server } from './harness.ts';
-import { settled } from './pages.ts';
+import { Api, enter, expect, settled, test, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
 interface Row {

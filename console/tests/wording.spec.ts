@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Page } from '@playwright/test';
-import { enter, expect, test, type Server } from './harness.ts';
-import { settled } from './pages.ts';
+import { enter, expect, settled, test, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
 let world: Server;
