@@ -57,16 +57,24 @@ function ofField({ pointer }: Partial<DocumentError>, detail: string): string {
 }
 
 let onSignedOut = (): void => {};
+/** The number of sign-ins: a request from before the last one says nothing about its session. */
+let signIns = 0;
 
 /** Registers what happens when a request finds that the session has ended. */
 export function whenSignedOut(action: () => void): void {
   onSignedOut = action;
 }
 
+/** Begins a session: requests that are under way belong to the one before. */
+export function beginSession(): void {
+  signIns += 1;
+}
+
 type Answer<T> = { data?: T; error?: unknown; response: Response };
 
 /** Waits for an answer; throws `ApiFailure` unless it is 2xx. */
 export async function unwrap<T>(answer: Promise<Answer<T>>, options: { signIn?: boolean } = {}): Promise<T> {
+  const askedIn = signIns;
   let done: Answer<T>;
   try {
     done = await answer;
@@ -78,7 +86,7 @@ export async function unwrap<T>(answer: Promise<Answer<T>>, options: { signIn?: 
   if (response.ok) return done.data as T;
   const problem = typeof done.error === 'object' && done.error !== null ? done.error : {};
   const retryAfterS = Number(response.headers.get('retry-after')) || 0;
-  if (response.status === 401 && options.signIn !== false) onSignedOut();
+  if (response.status === 401 && options.signIn !== false && askedIn === signIns) onSignedOut();
   throw new ApiFailure(response.status, problem, retryAfterS);
 }
 

@@ -6,10 +6,52 @@ import openapi from '../../../docs/openapi-admin.json';
 const SRC = join(import.meta.dirname, '..');
 
 vi.stubGlobal('location', { pathname: '/', search: '', origin: 'http://127.0.0.1:8082' });
+vi.stubGlobal('document', { documentElement: {} });
 
 const { appPath, match, policyPath } = await import('./router.svelte.ts');
 const { curl, quote, visible } = await import('./text.ts');
-const { preferred, relative } = await import('./i18n/index.svelte.ts');
+const { need, preferred, relative, t } = await import('./i18n/index.svelte.ts');
+const { beginSession, unwrap, whenSignedOut } = await import('./api.ts');
+const { Loaded } = await import('./loaded.svelte.ts');
+
+describe('answers that come late', () => {
+  /** A promise, and what ends it. */
+  function later<T>() {
+    let end: (value: T) => void = () => {};
+    return { answer: new Promise<T>((done) => (end = done)), end: (value: T) => end(value) };
+  }
+
+  test('a request from before a sign-in does not end the new session', async () => {
+    const ended = vi.fn();
+    whenSignedOut(ended);
+    const denied = () => ({ error: {}, response: new Response(null, { status: 401 }) });
+    const { answer, end } = later<ReturnType<typeof denied>>();
+    const early = unwrap(answer);
+    beginSession();
+    end(denied());
+    await expect(early).rejects.toThrow();
+    expect(ended).not.toHaveBeenCalled();
+    await expect(unwrap(Promise.resolve(denied()))).rejects.toThrow();
+    expect(ended).toHaveBeenCalledOnce();
+  });
+
+  test('the answer to a change stays when a reading from before it ends', async () => {
+    const app = new Loaded<string>();
+    const { answer, end } = later<string>();
+    const reading = app.load(() => answer);
+    app.set('after');
+    end('before');
+    await reading;
+    expect(app.value).toBe('after');
+  });
+
+  test('a page is not shown before its messages, also if another page asked for them', async () => {
+    const first = need('policy');
+    await need('policy');
+    expect(t('policy.edit')).toBe('Edit');
+    await first;
+  });
+});
 
 describe('addresses', () => {
   test('each path of a name leads back to the name', () => {

@@ -8,6 +8,14 @@ export class Loaded<T> {
   isAway: boolean = $state(false);
   private turn = 0;
 
+  /** Takes the answer to a change: that of a reading which is under way may be from before it. */
+  set(value: T): void {
+    this.turn += 1;
+    this.value = value;
+    this.failure = '';
+    this.isAway = false;
+  }
+
   /** Reads the value; the answer to an earlier, slower reading is dropped. */
   async load(read: () => Promise<T>): Promise<void> {
     const turn = ++this.turn;

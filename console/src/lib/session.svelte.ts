@@ -1,4 +1,4 @@
-import { api, unwrap, whenSignedOut, type Schema } from './api.ts';
+import { api, beginSession, unwrap, whenSignedOut, type Schema } from './api.ts';
 import { fleet } from './fleet.svelte.ts';
 import { navigate, route } from './router.svelte.ts';
 
@@ -30,6 +30,12 @@ class Session {
     } catch {
       this.me = null;
     }
+  }
+
+  /** Begins after a sign-in on this page. */
+  begin(me: Schema['Me']): void {
+    beginSession();
+    this.me = me;
   }
 
   get isAdmin(): boolean {

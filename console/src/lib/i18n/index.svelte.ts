@@ -16,7 +16,8 @@ const PARTS = {
   policy: { en: () => import('./policy.en.json'), zh: () => import('./policy.zh.json') },
 } satisfies Record<string, Record<Language, () => Promise<{ default: Messages }>>>;
 type Part = keyof typeof PARTS;
-const needed = new Set<Part>(['main']);
+/** The parts that pages need, and when each of them is there. */
+const needed = new Map<Part, Promise<void>>([['main', Promise.resolve()]]);
 
 /** The errors and warnings of the server in other languages, by their codes. Its own texts are English. */
 const LOAD_FINDINGS: Record<Language, () => Promise<{ default: Messages }>> = {
@@ -51,20 +52,32 @@ export function preferred(wanted: readonly string[]): Language {
 }
 
 /** Loads the messages of a part, which a page needs before it is shown. */
-export async function need(part: Part): Promise<void> {
-  if (needed.has(part)) return;
-  needed.add(part);
-  try {
-    await load(current.language);
-  } catch (error) {
-    needed.delete(part);
-    throw error;
-  }
+export function need(part: Part): Promise<void> {
+  const known = needed.get(part);
+  if (known) return known;
+  needed.set(part, latest);
+  const loading = load(wanted);
+  needed.set(part, loading);
+  loading.catch(() => needed.delete(part));
+  return loading;
 }
 
-async function load(language: Language): Promise<void> {
-  const parts = Promise.all([...needed].map((part) => PARTS[part][language]()));
+/** The language that was chosen last, and the loading of its messages. */
+let wanted: Language = 'en';
+let latest: Promise<void> = Promise.resolve();
+let turn = 0;
+
+function load(language: Language): Promise<void> {
+  wanted = language;
+  return (latest = read(language));
+}
+
+async function read(language: Language): Promise<void> {
+  const mine = ++turn;
+  const parts = Promise.all([...needed.keys()].map((part) => PARTS[part][language]()));
   const [loaded, { default: findings }] = await Promise.all([parts, LOAD_FINDINGS[language]()]);
+  // A later call has the language that was chosen since then, and the parts that pages need.
+  if (mine !== turn) return latest;
   const messages: Messages = Object.assign({}, ...loaded.map((part) => part.default));
   current = { language, messages, findings };
   document.documentElement.lang = locale();
