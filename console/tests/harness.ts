@@ -164,6 +164,32 @@ export async function endSessionBefore(page: Page, url: RegExp, end: () => Promi
   });
 }
 
+/** Requests that wait until the test releases them. */
+export interface Held {
+  /** The first of them has been sent. */
+  asked: Promise<void>;
+  release: () => void;
+  /** The first of them has ended: it was answered, or the page has given it up. */
+  over: Promise<unknown>;
+}
+
+/** Holds the next requests of a page to `url`, `count` of them. */
+export async function hold(page: Page, url: RegExp, count = Infinity): Promise<Held> {
+  let held = 0;
+  let [ask, release] = [() => {}, () => {}];
+  const asked = new Promise<void>((done) => (ask = done));
+  const released = new Promise<void>((done) => (release = done));
+  const isHeld = { predicate: (request: Request) => url.test(request.url()), timeout: 0 };
+  const ends = [page.waitForEvent('requestfinished', isHeld), page.waitForEvent('requestfailed', isHeld)];
+  await page.route(url, async (route) => {
+    ask();
+    if (++held <= count) await released;
+    // The page may have given it up.
+    await route.continue().catch(() => {});
+  });
+  return { asked, release, over: Promise.race(ends) };
+}
+
 /** Sessions by server and account: a password takes long to check. */
 const sessions = new WeakMap<Server, Map<string, string>>();
 

@@ -1,5 +1,5 @@
-import type { Locator, Page, Request } from '@playwright/test';
-import { endSessionBefore, enter, expect, signIn, startServer, test, type Api, type Server } from './harness.ts';
+import type { Locator, Page } from '@playwright/test';
+import { endSessionBefore, enter, expect, hold, signIn, startServer, test, type Api, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
 let world: Server & { ada: Api };
@@ -88,26 +88,29 @@ test('a change can be taken back while its message is shown', async ({ page }) =
 
 test('an edit stays when the answer about the text of before comes after it', async ({ page }) => {
   const name = await policy();
-  let go = () => {};
-  const gone = new Promise<void>((resolve) => (go = resolve));
-  await page.route('**/validate?*', async (route) => {
-    await gone;
-    // The page may have given the question up.
-    await route.continue().catch(() => {});
-  });
-  const isQuestion = { predicate: (request: Request) => request.url().includes('/validate?') };
-  const over = Promise.race([
-    page.waitForEvent('requestfinished', isQuestion),
-    page.waitForEvent('requestfailed', isQuestion),
-  ]);
+  const question = await hold(page, /\/validate\?/);
   await page.goto(`${world.url}/apps/shop/${name}/edit`);
   await page.getByLabel('Why').fill('at once');
   await atOnce(page).fill('250');
-  go();
-  await over;
+  question.release();
+  await question.over;
   await save(page).click();
   await expect(page.getByText(`${name} saved as v2`)).toBeVisible();
   expect((await stored(name)).document.rules[0].token_bucket.burst).toBe(250);
+});
+
+test('a text of which the server has not said the meaning stays when somebody else saves', async ({ page }) => {
+  const name = await policy();
+  await openEditor(page, name);
+  const question = await hold(page, /\/validate\?/);
+  await write(page, `name: ${name}\nrules:\n  - name: burst\n    token_bucket: { rate: 7/min, burst: 9 }\n`);
+  await question.asked;
+  const rules = [{ name: 'burst', token_bucket: { rate: '100/s', burst: 300 } }, RULES[1]];
+  await world.ada.ask('PUT', `/apps/shop/policies/${name}`, { document: { name, rules } }, { 'if-match': '"1"' });
+  await expect(page.getByText('ada saved v2 while you edit:')).toBeVisible({ timeout: 12_000 });
+  expect(await textOf(yaml(page))).toContain('rate: 7/min');
+  question.release();
+  await expect(atOnce(page)).toHaveValue('9');
 });
 
 test('the form changes one place of the text, and what it does not show stays', async ({ page }) => {
