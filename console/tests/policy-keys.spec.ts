@@ -1,5 +1,5 @@
 import type { Page } from '@playwright/test';
-import { enter, expect, test, type Api, type Server } from './harness.ts';
+import { enter, expect, hold, settled, test, type Api, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
 let world: Server & { ada: Api };
@@ -57,6 +57,21 @@ test('keys that were refused lately can be chosen', async ({ page }) => {
   await eve.getByRole('button').click();
   await expect(page.getByRole('heading', { name: '<b>eve</b>' })).toBeVisible();
   await expect(sentence(page)).toContainText('Refused now');
+});
+
+test('the key that was looked up last is shown, whichever answer comes last', async ({ page }) => {
+  await page.goto(`${world.url}/keys?app=demo&policy=login`);
+  const key = page.getByRole('textbox', { name: 'Key' });
+  const first = await hold(page, /\/keys\/explain$/, 1);
+  await key.fill('first');
+  await key.press('Enter');
+  await first.asked;
+  await key.fill('second');
+  await key.press('Enter');
+  await expect(keyTitle(page)).toHaveText('second');
+  first.release();
+  await settled(page);
+  await expect(keyTitle(page)).toHaveText('second');
 });
 
 test('a key that was never seen passes; one with limits of its own shows them', async ({ page }) => {
