@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from '@playwright/test';
-import { BIN, enter, expect, test, type Api, type Server } from './harness.ts';
+import { BIN, enter, expect, hold, settled, test, type Api, type Server } from './harness.ts';
 import { accessLog } from './pages.ts';
 import { startWorld } from './world.ts';
 
@@ -155,6 +155,33 @@ test('what cannot be compared has an error in words, and the page goes on', asyn
   ).toBeVisible();
   await send(page);
   await expect(page.getByRole('alert')).toHaveCount(0);
+});
+
+test('an answer about what was chosen before is not shown', async ({ page }) => {
+  await page.goto(`${world.url}/whatif?app=demo&policy=login`);
+  await send(page);
+  await expect(slider(page)).toHaveAttribute('aria-valuenow', '5');
+  const other = await hold(page, /\/policies\/orders\.create$/);
+  await page.getByLabel('Policy', { exact: true }).selectOption('orders.create');
+  await other.asked;
+  await page.getByLabel('Policy', { exact: true }).selectOption('login');
+  await expect(slider(page)).toHaveAttribute('aria-valuenow', '5');
+  other.release();
+  await other.over;
+  await settled(page);
+  await expect(slider(page)).toHaveAttribute('aria-valuenow', '5');
+
+  const comparison = await hold(page, /\/whatif$/);
+  await page.locator('input[type=file]').setInputFiles(join(folder, 'access.log'));
+  await comparison.asked;
+  writeFileSync(join(folder, 'large.log'), Buffer.alloc(33 * 2 ** 20, 'x'));
+  await page.locator('input[type=file]').setInputFiles(join(folder, 'large.log'));
+  await expect(page.getByRole('alert')).toContainText('large.log has 33 MiB');
+  comparison.release();
+  await comparison.over;
+  await settled(page);
+  await expect(page.getByRole('alert')).toContainText('large.log has 33 MiB');
+  await expect(slider(page)).toHaveCount(0);
 });
 
 test('a viewer sees what would happen and cannot go on to the editor', async ({ context, page }) => {
