@@ -1,5 +1,5 @@
 import type { Page } from '@playwright/test';
-import { Api, enter, expect, settled, startServer, test, type Server } from './harness.ts';
+import { Api, enter, expect, hold, settled, startServer, test, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
 let world: Server & { ada: Api };
@@ -110,6 +110,21 @@ test('Enter in the palette waits for the apps, so that the name of one opens it'
   await expect(page).toHaveURL(`${world.url}/`);
   go();
   await expect(page).toHaveURL(`${world.url}/apps/shop`);
+});
+
+test('Enter in the palette waits for the policies, so that the name of one opens it', async ({ context, page }) => {
+  await enter(context, world, 'vic');
+  await page.goto(`${world.url}/`);
+  await settled(page);
+  const search = await hold(page, /admin\/search\?/);
+  await page.keyboard.press('Control+k');
+  await expect(page.getByRole('combobox')).toBeFocused();
+  await page.keyboard.type('shop.search');
+  await page.keyboard.press('Enter');
+  await search.asked;
+  await expect(page).toHaveURL(`${world.url}/`);
+  search.release();
+  await expect(page).toHaveURL(`${world.url}/apps/shop/shop.search`);
 });
 
 test('a dialog returns the focus to the button that opened it', async ({ context, page }) => {
