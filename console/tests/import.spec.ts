@@ -59,6 +59,27 @@ test('notes lead to their lines, errors too, and a policy that is there already 
   await expect(page.getByRole('button', { name: 'Create 1 policy in shadow' })).toBeVisible();
 });
 
+test('what is created is what the text says, also right after an edit', async ({ context, page }) => {
+  await enter(context, world, 'bea');
+  await page.goto(`${world.url}/import?app=demo&from=rate_limiter_info`);
+  const text = (name: string) => `name,apps,max_permits,rate\n${name},demo,20,5\n`;
+  await page.getByRole('textbox', { name: 'Configuration' }).fill(text('old.text'));
+  const button = page.getByRole('button', { name: 'Create 1 policy in shadow' });
+  await expect(button).toBeVisible();
+  // The press comes before the page looks at the new text.
+  await button.evaluate((element: HTMLElement, next) => {
+    const area = document.querySelector('textarea')!;
+    area.value = next;
+    area.dispatchEvent(new InputEvent('input', { bubbles: true }));
+    element.click();
+  }, text('new.text'));
+  await expect(page.getByRole('checkbox', { name: 'new.text' })).toBeChecked();
+  await button.click();
+  await expect(page.getByRole('link', { name: 'created in shadow' })).toHaveCount(1);
+  expect((await world.ada.send('GET', '/apps/demo/policies/new.text')).status).toBe(200);
+  expect((await world.ada.send('GET', '/apps/demo/policies/old.text')).status).toBe(404);
+});
+
 test('a viewer sees the preview and creates nothing', async ({ context, page }) => {
   await enter(context, world, 'vic');
   await page.goto(`${world.url}/import?app=demo&from=sentinel`);
