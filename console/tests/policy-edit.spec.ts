@@ -113,6 +113,23 @@ test('a text of which the server has not said the meaning stays when somebody el
   await expect(atOnce(page)).toHaveValue('9');
 });
 
+test('an edit that is saved does not take back a person who has gone on', async ({ page }) => {
+  const name = await policy('shadow');
+  await openEditor(page, name);
+  await atOnce(page).fill('350');
+  await expect(checked(page)).toBeVisible();
+  const saving = await hold(page, new RegExp(`/policies/${name}$`));
+  await save(page, 'Save in shadow').click();
+  await saving.asked;
+  await page.getByRole('link', { name: 'Audit' }).first().click();
+  await expect(page).toHaveURL(`${world.url}/audit`);
+  saving.release();
+  await expect(page.getByText(`${name} saved as v2`)).toBeVisible();
+  await expect(page).toHaveURL(`${world.url}/audit`);
+  await openEditor(page, name);
+  await expect(page.getByText('based on v2'), 'the draft has ended').toBeVisible();
+});
+
 test('the form changes one place of the text, and what it does not show stays', async ({ page }) => {
   const name = await policy('active', { on_overload: { wait: '200ms' }, on_key_quota: 'deny' });
   await openEditor(page, name);
