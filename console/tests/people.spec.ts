@@ -1,4 +1,4 @@
-import { Api, endSessionBefore, enter, expect, signIn, test, type Server } from './harness.ts';
+import { Api, endSessionBefore, enter, expect, hold, settled, signIn, test, type Server } from './harness.ts';
 import { startWorld } from './world.ts';
 
 let world: Server & { ada: Api };
@@ -43,6 +43,27 @@ test('an account is created, disabled and deleted', async ({ context, page, brow
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await expect(page.getByText('Account eve deleted')).toBeVisible();
   await expect(page.getByRole('row', { name: /eve/ })).toHaveCount(0);
+});
+
+test('an account is not shown with the sessions of another one', async ({ context, page }) => {
+  await Api.signIn(world, 'bea');
+  await enter(context, world, 'ada');
+  await page.goto(`${world.url}/accounts`);
+  const dialog = page.getByRole('dialog');
+  const sessions = await hold(page, /\/accounts\/bea\/sessions$/);
+  await page.getByRole('button', { name: 'Change bea' }).click();
+  await sessions.asked;
+  await page.keyboard.press('Escape');
+  await expect(dialog).toHaveCount(0);
+  await page.getByRole('button', { name: 'Change cho' }).click();
+  await expect(dialog.getByRole('heading', { name: 'cho' })).toBeVisible();
+  sessions.release();
+  await settled(page);
+  await expect(dialog.getByRole('button', { name: /sessions/ })).toHaveCount(0);
+  await page.keyboard.press('Escape');
+  await expect(dialog).toHaveCount(0);
+  await page.getByRole('button', { name: 'Change bea' }).click();
+  await expect(dialog.getByRole('button', { name: /sessions/ })).toBeVisible();
 });
 
 test('roles are given, undone and taken; the last owner is a question', async ({ context, page }) => {
