@@ -16,7 +16,7 @@ policies:
   - { name: five, rules: [ { name: day, token_bucket: { rate: 5/d, burst: 5 } } ] }
   - { name: shop, apps: [checkout], rules: [ { token_bucket: { rate: 1/d } } ] }
   - { name: tokens, rules: [ { name: day, token_bucket: { rate: 1000/d, burst: 1000 } } ] }
-  - { name: soon, rules: [ { token_bucket: { rate: 10/s, burst: 1 } } ] }
+  - { name: soon, rules: [ { token_bucket: { rate: 1/min, burst: 1 } } ] }
   - { name: held, rules: [ { name: both, concurrency: { limit: 2, ttl: 1h } } ] }
   - { name: shadow, overflow: shadow, rules: [ { token_bucket: { rate: 1/d } } ] }
   - { name: queue, overflow: { queue: { max_wait: 10s } }, rules: [ { token_bucket: { rate: 1/s } } ] }
@@ -93,7 +93,7 @@ fn a_check_that_may_wait_is_told_for_how_long() {
     assert_eq!(started.ok("/v1/check", &soon)["wait_us"], 0);
     let second = started.ok("/v1/check", &soon);
     let wait_us = second["wait_us"].as_u64().unwrap();
-    assert!(second["allowed"] == true && (1..=100_000).contains(&wait_us), "{second}");
+    assert!(second["allowed"] == true && (1..=60_000_000).contains(&wait_us), "{second}");
     let impatient = json!({"policy": "soon", "key": "k", "max_wait_ms": 1});
     assert_eq!(started.ok("/v1/check", &impatient)["allowed"], false);
 }
