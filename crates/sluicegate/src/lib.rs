@@ -79,6 +79,8 @@ mod following;
 pub mod gateway;
 #[cfg(feature = "http")]
 pub mod http;
+#[doc(hidden)]
+pub mod internals;
 mod keyed;
 #[cfg(feature = "engine")]
 mod lease;
