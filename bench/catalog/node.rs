@@ -7,7 +7,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use sluicegate::{Clock, WallClock};
+use sluicegate::Clock;
+use sluicegate::internals::WallClock;
 
 /// The catalog and the store that nodes are started with.
 #[derive(Debug)]

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use sha1_smol::Sha1;
+use sluicegate::internals::WallClock;
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::redis::{RedisConfig, RedisStore};
-use sluicegate::{Cost, Engine, Mode, Request, StoreFailure, Verb, WallClock};
+use sluicegate::{Cost, Engine, Mode, Request, StoreFailure, Verb};
 use sluicegate_store::redis::script;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -3,9 +3,12 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
+use sluicegate::internals::WallClock;
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{MemoryStore, Quota, RuleOrigin, StoreRequest};
-use sluicegate::{Cost, Engine, Micros, Moment, Request, Verb, WallClock};
+use sluicegate::store::MemoryStore;
+use sluicegate::{Cost, Engine, Micros, Request, Verb};
+use sluicegate_kernel::Moment;
+use sluicegate_store::{Quota, RuleOrigin, StoreRequest};
 
 use crate::measure::{Case, Work};
 

@@ -5,9 +5,11 @@ use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::lease::{LeaseReply, Leased, Message};
-use sluicegate::store::{MemoryStore, Store, StoreAnswer, StoreError, StoreRequest};
-use sluicegate::{Cost, Engine, LeaseOptions, Micros, Mode, Moment, Request, SteadyClock, Verb};
+use sluicegate::store::{MemoryStore, StoreError};
+use sluicegate::{Cost, Engine, LeaseOptions, Micros, Mode, Request, SteadyClock, Verb};
+use sluicegate_kernel::Moment;
+use sluicegate_store::lease::{LeaseReply, Leased, Message};
+use sluicegate_store::{Store, StoreAnswer, StoreRequest};
 
 use crate::measure::{Case, Work};
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use governor::Quota;
 use governor::clock::QuantaClock as PeerClock;
 use governor::state::keyed::DashMapStateStore;
-use sluicegate::store::{MemoryStore, Quota as KeyQuota, RuleOrigin, StoreRequest};
-use sluicegate::{
-    Cost, KeyedRateLimiter, Micros, Moment, QuantaClock, Rate, RuleSet, TokenBucket, Verb,
-};
+use sluicegate::store::MemoryStore;
+use sluicegate::{Cost, KeyedRateLimiter, Micros, QuantaClock, Rate, TokenBucket, Verb};
+use sluicegate_kernel::{Moment, RuleSet};
+use sluicegate_store::{Quota as KeyQuota, RuleOrigin, StoreRequest};
 
 use crate::measure::{Case, Work};
 

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use sluicegate::store::redis::{RedisConfig, acl, program_acl, sentinel_acl};
-use sluicegate::{Clock, WallClock};
+use sluicegate::Clock;
+use sluicegate::internals::WallClock;
+use sluicegate::internals::store::redis::{acl, program_acl, sentinel_acl};
+use sluicegate::store::redis::RedisConfig;
 use sluicegate_policy::PolicySet;
 use sluicegate_policy::advice::{Advice, advice};
 use sluicegate_server::descriptors::Configuration;

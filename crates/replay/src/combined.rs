@@ -11,8 +11,8 @@
 //! line: clients send anything, and the server logged it. If a limit of its length has cut a line, the rest of the
 //! last field counts as that field.
 //!
-//! [`normal_path`]: sluicegate::gateway::normal_path
-//! [`address_text`]: sluicegate::gateway::address_text
+//! [`normal_path`]: sluicegate::internals::gateway::normal_path
+//! [`address_text`]: sluicegate::internals::gateway::address_text
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -20,8 +20,9 @@ use std::net::IpAddr;
 use jiff::civil;
 use jiff::tz::Offset;
 use sluicegate::Micros;
-use sluicegate::gateway::{PathError, address_text, host_text, normal_path};
-use sluicegate::http::{TrustedProxies, address::parse_address};
+use sluicegate::internals::gateway::{PathError, address_text, host_text, normal_path};
+use sluicegate::internals::http::TrustedProxies;
+use sluicegate::internals::http::address::parse_address;
 use sluicegate_policy::Attributes;
 use sluicegate_text::terminal::one_line;
 

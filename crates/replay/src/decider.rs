@@ -7,10 +7,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use anyhow::Result;
-use sluicegate::gateway::{self, GuardingBudget, PolicyDecision};
-use sluicegate::store::redis::codec::ScriptClock;
+use sluicegate::internals::gateway::{self, GuardingBudget, PolicyDecision};
+use sluicegate::internals::store::Store;
+use sluicegate::internals::store::redis::codec::ScriptClock;
+use sluicegate::store::MemoryStore;
 use sluicegate::store::redis::{RedisConfig, RedisStore};
-use sluicegate::store::{MemoryStore, Store};
 use sluicegate::{Admission, Clock, DecideError, Engine, Micros, Request, Turn};
 use sluicegate_policy::PolicySet;
 use tokio::runtime::{Builder, Runtime};

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use sluicegate::gateway::{GuardingBudget, PolicyDecision};
+use sluicegate::internals::gateway::{GuardingBudget, PolicyDecision};
 use sluicegate::{DecideError, Micros};
 
 use super::decider::{Decider, Deciding, Progressed};
 use super::request::StreamedRequest;
 
 /// Requests that are delayed, each with a tag of the caller. The engine bounds their number
-/// ([`sluicegate::HELD_MAX`]).
+/// ([`sluicegate::internals::HELD_MAX`]).
 pub(crate) struct HeldRequests<T> {
     held: BTreeMap<(Micros, u64), HeldRequest<T>>,
     /// The number of the next request.

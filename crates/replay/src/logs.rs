@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluicegate::gateway::{Guarding, GuardingBudget};
+use sluicegate::internals::gateway::{Guarding, GuardingBudget};
 use sluicegate::{Cost, Micros, Verb};
 use sluicegate_policy::attribute::key_of;
 use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet, nearest};

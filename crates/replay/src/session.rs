@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use sluicegate::gateway::{GuardingBudget, PolicyDecision};
+use sluicegate::internals::gateway::{GuardingBudget, PolicyDecision};
 use sluicegate::{
     Admission, Answer, Cost, DecideError, Disposition, Micros, PermitId, Request, Verb,
 };

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use sluicegate::policy::{Policy, PolicySet};
-use sluicegate::store::Store;
-use sluicegate::{
-    Admission, DecideError, Engine, Micros, ObservedRequest, Observer, Request, Turn,
-};
-use sluicegate_policy::nearest;
+use sluicegate::internals::store::Store;
+use sluicegate::internals::{ObservedRequest, Observer};
+use sluicegate::policy::PolicySet;
+use sluicegate::{Admission, DecideError, Engine, Micros, Request, Turn};
+use sluicegate_policy::{Policy, nearest};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -220,5 +219,5 @@ impl ServerEngine {
 #[cfg(test)]
 fn engine_in_memory(policies: PolicySet) -> Engine<AnyStore> {
     let store = AnyStore::Memory(Arc::default());
-    Engine::new(policies, store, Arc::new(sluicegate::WallClock))
+    Engine::new(policies, store, Arc::new(sluicegate::internals::WallClock))
 }

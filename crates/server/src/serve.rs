@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use sluicegate::{
-    Clock, Engine, LeaseOptions, Micros, Observer, SteadyClock, StoreFailure, WallClock,
-};
+use sluicegate::internals::{Observer, WallClock};
+use sluicegate::{Clock, Engine, LeaseOptions, Micros, SteadyClock, StoreFailure};
 use sluicegate_kernel::limits::LEASE_PATIENCE_MAX_US;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use sluicegate_text::documents::DocumentSource;

@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use sluicegate::store::{KEYS_MAX_DEFAULT, MemoryStore, Restored, SnapshotError};
-use sluicegate::{Clock, WallClock, settled_rules};
+use sluicegate::Clock;
+use sluicegate::internals::store::{KEYS_MAX_DEFAULT, Restored, SnapshotError};
+use sluicegate::internals::{WallClock, settled_rules};
+use sluicegate::store::MemoryStore;
 use sluicegate_kernel::{Micros, RuleSet};
 use sluicegate_net::file;
 use sluicegate_policy::PolicySet;

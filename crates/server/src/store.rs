@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
-use sluicegate::store::redis::codec::ScriptClock;
-use sluicegate::store::redis::{
-    Fleet, FleetPresence, Publication, PublishError, PublishOutcome, RedisConfig, RedisError,
-    RedisStore, Revisions, Stats,
+use sluicegate::internals::store::redis::codec::ScriptClock;
+use sluicegate::internals::store::redis::{
+    Fleet, FleetPresence, Publication, PublishError, PublishOutcome, RedisError, Revisions, Stats,
 };
-use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest, Verdict,
+use sluicegate::internals::store::{
+    Debt, Executed, Permits, Store, StoreAnswer, StoreRequest, Verdict,
 };
+use sluicegate::store::redis::{RedisConfig, RedisStore};
+use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate_kernel::lease::Message;
 use sluicegate_kernel::{LeaseReply, Micros, Moment};
 

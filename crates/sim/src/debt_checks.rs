@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sluicegate::store::{Charge, Debt, Executed, Permits};
-use sluicegate::{Answer, Cost, Decision, Mode, Outcome, Retry, Verb};
+use sluicegate::internals::kernel::{Outcome, Retry};
+use sluicegate::internals::store::{Charge, Debt, Executed, Permits};
+use sluicegate::{Answer, Cost, Decision, Mode, Verb};
 
 use crate::node;
 use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, PolicySpec, RuleSpec, SECOND};

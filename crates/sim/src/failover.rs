@@ -10,7 +10,7 @@ use crate::world::{Event, World};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluicegate::store::lease::LeaseReply;
+use sluicegate::internals::store::lease::LeaseReply;
 
 /// The store that a replica took over from.
 pub(crate) struct Replaced {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sluicegate::policy::LeaseBounds;
-use sluicegate::store::lease::{Found, Holder, LeaseGrant};
+use sluicegate::internals::policy::LeaseBounds;
+use sluicegate::internals::store::lease::{Found, Holder, LeaseGrant};
 use sluicegate::{Answer, Cost, Decision};
 
 use crate::node;

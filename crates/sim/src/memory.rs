@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sluicegate::{Answer, Cost, Mode, Outcome, Retry, RuleSet};
+use sluicegate::internals::kernel::{Outcome, Retry, RuleSet};
+use sluicegate::{Answer, Cost, Mode};
 
 use crate::node;
 use crate::plan::{Arrival, Ask, MS, Plan, SECOND};

@@ -3,10 +3,12 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use sluicegate::internals::kernel::RuleSet;
+use sluicegate::internals::{Explanation, SettleError, Settled, Settlement};
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::{
-    Admission, Cost, DecideError, Engine, Explanation, LeaseOptions, Micros, PermitId, Request,
-    RuleSet, SettleError, Settled, Settlement, StoreFailure, Verb,
+    Admission, Cost, DecideError, Engine, LeaseOptions, Micros, PermitId, Request, StoreFailure,
+    Verb,
 };
 
 use crate::clock::{BEGIN, SimClock};

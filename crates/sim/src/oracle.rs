@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use sluicegate::internals::kernel::{Moment, RuleSet};
+use sluicegate::internals::store::lease::Leased;
 use sluicegate::policy::PolicySet;
-use sluicegate::store::lease::Leased;
-use sluicegate::{Cost, Micros, Moment, RuleSet, Verb};
+use sluicegate::{Cost, Micros, Verb};
 
 use crate::bounds::Violation;
 use crate::clock::BEGIN;

@@ -1,6 +1,8 @@
 //! Checks of the answers that nodes give their clients: each must be true at that instant.
 
-use sluicegate::{Admission, Answer, DecideError, Mode, Outcome, Retry, SettleError};
+use sluicegate::internals::SettleError;
+use sluicegate::internals::kernel::{Outcome, Retry};
+use sluicegate::{Admission, Answer, DecideError, Mode};
 
 use crate::bounds::{By, What};
 use crate::lease_checks::Central;

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use sluicegate::store::redis::codec::state_key;
-use sluicegate::store::redis::{RedisError, RedisStore, ScriptArgs, ScriptServer, script};
-use sluicegate::store::{Permits, Quota, Store, StoreRequest};
-use sluicegate::{Micros, Moment};
+use sluicegate::Micros;
+use sluicegate::internals::kernel::Moment;
+use sluicegate::internals::store::redis::codec::state_key;
+use sluicegate::internals::store::redis::{RedisError, ScriptArgs, ScriptServer, script};
+use sluicegate::internals::store::{Permits, Quota, Store, StoreRequest};
+use sluicegate::store::redis::RedisStore;
 use sluicegate_lua::{KeyBefore, LuaRedis};
 use tokio::time::Instant;
 

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sluicegate::store::lease::{Found, Holder, LeaseReply, Leased, Message, Record};
-use sluicegate::store::{Charge, Debt, Permits, RuleOrigin, StoreAnswer};
-use sluicegate::{Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Verb};
+use sluicegate::internals::kernel::{Moment, Outcome, Retry, RuleSet};
+use sluicegate::internals::store::lease::{Found, Holder, LeaseReply, Leased, Message, Record};
+use sluicegate::internals::store::{Charge, Debt, Permits, RuleOrigin, StoreAnswer};
+use sluicegate::{Decision, Micros, Rule, Verb};
 
 use crate::clock::BEGIN;
 use crate::plan::{MS, SECOND};

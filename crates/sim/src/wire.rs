@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use sluicegate::store::lease::{LeaseReply, Message};
-use sluicegate::store::{
-    Charge, Debt, Executed as Effect, Permits, RuleOrigin, Store, StoreAnswer, StoreError,
-    StoreRequest,
+use sluicegate::Verb;
+use sluicegate::internals::kernel::{Moment, RuleSet};
+use sluicegate::internals::store::lease::{LeaseReply, Message};
+use sluicegate::internals::store::{
+    Charge, Debt, Executed as Effect, Permits, RuleOrigin, Store, StoreAnswer, StoreRequest,
 };
-use sluicegate::{Moment, RuleSet, Verb};
+use sluicegate::store::StoreError;
 
 /// The result of a call.
 pub(crate) type Reply = Result<Said, StoreError>;

@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
+use sluicegate::internals::store::redis::affordable;
 use sluicegate::policy::PolicySet;
-use sluicegate::store::redis::affordable;
 
 use crate::bounds::{Lost, Record, Used, Violation};
 use crate::breaker_checks::{Probes, Silence};

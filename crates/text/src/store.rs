@@ -1,8 +1,8 @@
 //! The names of stores.
 
-use sluicegate::RuleSet;
-use sluicegate::store::redis::{RedisConfig, RedisConfigError, affordable};
-use sluicegate_kernel::RangeError;
+use sluicegate::internals::store::redis::affordable;
+use sluicegate::store::redis::{RedisConfig, RedisConfigError};
+use sluicegate_kernel::{RangeError, RuleSet};
 
 /// The place where counters are kept: `memory`, or the URL of a Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]

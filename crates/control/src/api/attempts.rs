@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sluicegate::http::{AddressKey, V6Prefix};
+use sluicegate::internals::http::{AddressKey, V6Prefix};
 use sluicegate::{Clock, Cost, KeyedRateLimiter, Micros, Rate, TokenBucket};
 use sluicegate_kernel::RuleSet;
 

@@ -15,7 +15,8 @@ use sluicegate_kernel::written::excerpt;
 use sluicegate_policy::{Finding, finding, nearest};
 
 /// The media type of problems.
-const MEDIA_TYPE: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
+const MEDIA_TYPE: HeaderValue =
+    HeaderValue::from_static(sluicegate::internals::http::problem::MEDIA_TYPE);
 
 /// An error of the API.
 #[derive(Debug)]

@@ -155,7 +155,7 @@ mod tests {
     use axum::response::Response;
     use http_body_util::BodyExt as _;
     use serde_json::{Value as Json, json};
-    use sluicegate::WallClock;
+    use sluicegate::internals::WallClock;
     use tempfile::TempDir;
     use tower::ServiceExt as _;
 

@@ -22,8 +22,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use sluicegate::Micros;
-use sluicegate::gateway::{GuardingBudget, PolicyDecision};
-use sluicegate::store::KEYS_MAX_DEFAULT;
+use sluicegate::internals::gateway::{GuardingBudget, PolicyDecision};
+use sluicegate::internals::store::KEYS_MAX_DEFAULT;
 use sluicegate_policy::{KeyAttribute, PolicySet, nearest};
 use sluicegate_text::terminal::{self, OutputFormat};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sluicegate::Micros;
-use sluicegate::gateway::GuardingBudget;
+use sluicegate::internals::gateway::GuardingBudget;
 
 use crate::paths::UnmatchedPaths;
 use crate::summary::UndecidedPolicy;

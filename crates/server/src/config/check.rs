@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sluicegate::http::HOPS_MAX;
-use sluicegate::store::KEYS_MAX;
+use sluicegate::internals::http::HOPS_MAX;
+use sluicegate::internals::store::KEYS_MAX;
 use sluicegate::store::redis::RedisConfigError;
 use sluicegate_control::Error as CatalogError;
 use sluicegate_kernel::limits::NAME_BYTES_MAX;

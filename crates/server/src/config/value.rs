@@ -13,7 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use sluicegate::http::IpNet;
+use sluicegate::internals::http::IpNet;
 use sluicegate_policy::text;
 
 /// The text that is shown instead of a secret.

@@ -1,8 +1,8 @@
 //! Errors of a configuration in plain words: the value that was given, and the values that are permitted.
 
 use schemars::Schema;
-use sluicegate::http::HOPS_MAX;
-use sluicegate::store::KEYS_MAX;
+use sluicegate::internals::http::HOPS_MAX;
+use sluicegate::internals::store::KEYS_MAX;
 use sluicegate_policy::nearest;
 use toml::Value;
 

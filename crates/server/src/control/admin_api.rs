@@ -10,8 +10,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use sluicegate::http::TrustedProxies;
-use sluicegate::http::problem::MEDIA_TYPE;
+use sluicegate::internals::http::TrustedProxies;
+use sluicegate::internals::http::problem::MEDIA_TYPE;
 use sluicegate_control::api::{
     Api, CatalogChanged, CatalogState, ClientAddress, Meta, PREFIX, Setup,
 };

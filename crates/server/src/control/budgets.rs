@@ -3,17 +3,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sluicegate::http::{AddressKey, V6Prefix};
-use sluicegate::policy::{Attributes, Overflow, Policy, PolicySet, attribute, finding};
-use sluicegate::{
-    Answer, Charged, Cost, DecideError, Decision, ExplainedLease, Micros, Mode, NamedRule, Request,
-    Verb,
-};
+use sluicegate::internals::http::{AddressKey, V6Prefix};
+use sluicegate::internals::{Charged, ExplainedLease};
+use sluicegate::policy::PolicySet;
+use sluicegate::{Answer, Cost, DecideError, Decision, Micros, Mode, Request, Verb};
 use sluicegate_control::api::{
     Budget, BudgetError, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest,
     ExplainedKey, KeyOutlook, LeasedPermits, RuleOutlook, StoreFuture, ToExplain,
 };
+use sluicegate_kernel::NamedRule;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
+use sluicegate_policy::{Attributes, Overflow, Policy, attribute, finding};
 use sluicegate_text::terminal;
 
 use crate::engine::ServerEngine;

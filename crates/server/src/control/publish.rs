@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sluicegate::store::redis::{
+use sluicegate::internals::store::redis::{
     Publication, PublicationPolicy, PublicationSource, PublishOutcome, RevisionDiff,
 };
 use sluicegate_control::catalog::{PolicyState, PublishedPolicy as CatalogPolicy};

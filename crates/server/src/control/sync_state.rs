@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate::{Clock, WallClock};
+use sluicegate::Clock;
+use sluicegate::internals::WallClock;
 use sluicegate_control::Catalog;
 use sluicegate_control::node::CatalogSnapshot;
 use tokio::time::Instant;

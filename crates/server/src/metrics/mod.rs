@@ -18,7 +18,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
-use sluicegate::LeaseStats;
+use sluicegate::internals::LeaseStats;
 use sluicegate_control::api::damaged_total;
 use sluicegate_control::{catalog_write_failures_total, is_catalog_writable};
 

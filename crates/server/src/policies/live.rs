@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use sluicegate::{Clock, WallClock};
+use sluicegate::Clock;
+use sluicegate::internals::WallClock;
 use sluicegate_control::node::CatalogDelta;
 use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_policy::{DescriptorTree, Document, Policy, PolicySet};

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
-use sluicegate::record_of;
-use sluicegate::store::redis::{
+use sluicegate::internals::record_of;
+use sluicegate::internals::store::redis::{
     POLICIES_FORMAT, PolicyRecord, Publication, PublicationPolicy, PublicationSource,
     PublishOutcome,
 };

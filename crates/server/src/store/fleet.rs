@@ -7,8 +7,9 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use sluicegate::store::redis::{Fleet, FleetPresence};
-use sluicegate::{Engine, Observer};
+use sluicegate::Engine;
+use sluicegate::internals::Observer;
+use sluicegate::internals::store::redis::{Fleet, FleetPresence};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 

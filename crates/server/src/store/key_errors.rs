@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use sluicegate::store::{RuleOrigin, StoreRequest};
+use sluicegate::internals::store::{RuleOrigin, StoreRequest};
 
 use crate::log_pace::LogPace;
 

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use sluicegate::{Engine, Observer, Uncharged};
+use sluicegate::Engine;
+use sluicegate::internals::{Observer, Uncharged};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 

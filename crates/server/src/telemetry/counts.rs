@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use sluicegate::{DecideError, Limits, Mode, Request, Verb};
+use sluicegate::internals::Limits;
+use sluicegate::{DecideError, Mode, Request, Verb};
 use sluicegate_control::traffic::{Counts, SHED, WITHOUT_STORE};
 
 use super::keys::KeyWriter;

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use futures_util::{Stream, stream};
 use serde::{Deserialize, Serialize};
-use sluicegate::{Clock, Micros, Patience, Request, Verb, WallClock};
+use sluicegate::internals::WallClock;
+use sluicegate::{Clock, Micros, Patience, Request, Verb};
 use sluicegate_control::traffic::EVENT_RESULTS;
 use sluicegate_text::terminal::one_line;
 use tokio::sync::broadcast::{self, error::RecvError};

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 
-use sluicegate::policy::{Document, PolicySet, Rules};
-use sluicegate::{Cost, Micros, Patience, Rate, RuleSet, Settlement, TokenBucket, Verb};
+use sluicegate::internals::Settlement;
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::{Cost, Micros, Patience, Rate, TokenBucket, Verb};
 use sluicegate_control::traffic::RESULTS;
+use sluicegate_kernel::RuleSet;
+use sluicegate_policy::Rules;
 
 use super::*;
 use crate::engine::ServerEngine;

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
-use sluicegate::{Clock, WallClock};
+use sluicegate::Clock;
+use sluicegate::internals::WallClock;
 use sluicegate_net::tls::authorities_in;
 use sluicegate_net::tls::form::{self, Expected};
 use sluicegate_text::private;

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use fastrand::Rng;
+use sluicegate::internals::kernel::{Moment, RuleSet, States};
+use sluicegate::internals::store::Executed as Effect;
 use sluicegate::policy::PolicySet;
-use sluicegate::store::{Executed as Effect, StoreError};
-use sluicegate::{
-    Cost, Engine, LeaseOptions, Micros, Mode, Moment, Request, RuleSet, States, StoreFailure, Verb,
-};
+use sluicegate::store::StoreError;
+use sluicegate::{Cost, Engine, LeaseOptions, Micros, Mode, Request, StoreFailure, Verb};
 
 use super::Case;
 use super::level::Level;

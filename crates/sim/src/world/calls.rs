@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use sluicegate::Verb;
+use sluicegate::internals::kernel::RuleSet;
+use sluicegate::internals::store::Executed as Effect;
+use sluicegate::internals::store::lease::LeaseReply;
 use sluicegate::policy::PolicySet;
-use sluicegate::store::lease::LeaseReply;
-use sluicegate::store::{Executed as Effect, StoreError};
-use sluicegate::{RuleSet, Verb};
+use sluicegate::store::StoreError;
 
 use super::{Event, World};
 use crate::bounds::{Entry, What};

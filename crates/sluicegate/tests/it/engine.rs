@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use sluicegate::policy::{Document, Policy, PolicySet, Rules};
+use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::MemoryStore;
 use sluicegate::{
-    Answer, Cost, DecideError, Engine, ManualClock, Micros, Rate, Request, RuleSet, TokenBucket,
-    Verb,
+    Answer, Cost, DecideError, Engine, ManualClock, Micros, Rate, Request, TokenBucket, Verb,
 };
+use sluicegate_kernel::RuleSet;
+use sluicegate_policy::{Policy, Rules};
 
 const POLICIES: &str = "
 policies:

@@ -10,14 +10,15 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
+use sluicegate::internals::Uncharged;
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{
-    Charge, Debt, Executed, Permits, Store, StoreAnswer, StoreError, StoreRequest,
-};
+use sluicegate::store::StoreError;
 use sluicegate::{
-    Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, PermitId, Request,
-    RuleSet, States, StoreFailure, Uncharged, Verb,
+    Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, PermitId, Request, StoreFailure,
+    Verb,
 };
+use sluicegate_kernel::{Moment, RuleSet, States};
+use sluicegate_store::{Charge, Debt, Executed, Permits, Store, StoreAnswer, StoreRequest};
 
 const POLICIES: &str = "
 policies:

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use sluicegate::policy::{Policy, PolicySet};
-use sluicegate::store::redis::{
-    POLICIES_CHANNEL, POLICIES_KEY, Publication, PublicationPolicy, PublicationSource,
-    PublishOutcome, RedisConfig, RedisStore, RevisionDiff,
-};
+use sluicegate::internals::PolicyFollower;
+use sluicegate::policy::PolicySet;
+use sluicegate::store::redis::{RedisConfig, RedisStore};
 use sluicegate::{
-    Clock, Cost, DecideError, Engine, Following, PolicyFollower, Request, SteadyClock,
-    StoreFailure, Verb,
+    Clock, Cost, DecideError, Engine, Following, Request, SteadyClock, StoreFailure, Verb,
 };
 use sluicegate_conformance::{HashFields, Life, PolicyStep, load_policies};
+use sluicegate_policy::Policy;
+use sluicegate_store::redis::{
+    POLICIES_CHANNEL, POLICIES_KEY, Publication, PublicationPolicy, PublicationSource,
+    PublishOutcome, RevisionDiff,
+};
 use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need, until};
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -4,13 +4,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use sluicegate::internals::LeaseStats;
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{Store, StoreAnswer, StoreError, StoreRequest};
-use sluicegate::{
-    Cost, Engine, LeaseOptions, LeaseStats, ManualClock, Micros, Mode, Moment, Request, Verb,
-};
-use sluicegate_kernel::LeaseReply;
+use sluicegate::store::StoreError;
+use sluicegate::{Cost, Engine, LeaseOptions, ManualClock, Micros, Mode, Request, Verb};
 use sluicegate_kernel::lease::{Leased, Message};
+use sluicegate_kernel::{LeaseReply, Moment};
+use sluicegate_store::{Store, StoreAnswer, StoreRequest};
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 

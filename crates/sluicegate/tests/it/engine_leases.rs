@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::lease::Leased;
-use sluicegate::store::{Store, StoreRequest};
-use sluicegate::{Cost, Engine, Micros, Mode, Moment, Request, Verb};
+use sluicegate::{Cost, Engine, Micros, Mode, Request, Verb};
+use sluicegate_kernel::Moment;
+use sluicegate_store::lease::Leased;
+use sluicegate_store::{Store, StoreRequest};
 
 use crate::leasing::{POLICIES, START, World};
 
@@ -558,8 +559,8 @@ async fn a_look_counts_the_permits_that_are_leased_here() {
         key: b"k",
         rules: rules.set(),
         verb: &verb,
-        origin: sluicegate::store::RuleOrigin::default(),
-        quota: sluicegate::store::Quota::of("hot"),
+        origin: sluicegate_store::RuleOrigin::default(),
+        quota: sluicegate_store::Quota::of("hot"),
     };
     world.store.decide(&other, &Moment::new(world.engine.now())).await.unwrap();
     let look = world.ask("hot", Verb::Peek { cost: Cost::ONE }).await;

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate::policy::{Document, Fallback, PolicySet};
-use sluicegate::store::{MemoryStore, Store, StoreAnswer, StoreError, StoreRequest};
+use sluicegate::internals::{BatchOutcome, Limits};
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate::{
-    Admission, BatchOutcome, Clock, Cost, Disposition, Engine, Limits, ManualClock, Micros,
-    Patience, PermitId, Request, Verb,
+    Admission, Clock, Cost, Disposition, Engine, ManualClock, Micros, Patience, PermitId, Request,
+    Verb,
 };
 use sluicegate_kernel::Moment;
+use sluicegate_policy::Fallback;
+use sluicegate_store::{Store, StoreAnswer, StoreRequest};
 use tokio::time::Instant;
 
 const POLICIES: &str = "

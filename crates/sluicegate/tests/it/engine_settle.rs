@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use sluicegate::internals::{SettleError, Settled, Settlement};
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{Executed, MemoryStore, Store, StoreAnswer, StoreError, StoreRequest};
+use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate::{
-    Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Request, SettleError, Settled,
-    Settlement, StoreFailure, Verb,
+    Cost, DecideError, Engine, ManualClock, Micros, Mode, Request, StoreFailure, Verb,
 };
+use sluicegate_kernel::Moment;
+use sluicegate_store::{Executed, Store, StoreAnswer, StoreRequest};
 
 const POLICIES: &str = "
 policies:

@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest,
-};
+use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate::{
-    Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Patience, Request, StoreFailure,
-    Verb,
+    Cost, DecideError, Engine, ManualClock, Micros, Mode, Patience, Request, StoreFailure, Verb,
 };
+use sluicegate_kernel::Moment;
+use sluicegate_store::{Debt, Executed, Permits, Store, StoreAnswer, StoreRequest};
 
 const POLICIES: &str = "
 policies:

@@ -5,14 +5,14 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 
+use sluicegate::internals::{BatchOutcome, ObservedRequest, Observer};
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest,
-};
+use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate::{
-    Admission, BatchOutcome, Cost, DecideError, Disposition, Engine, ManualClock, Micros, Moment,
-    ObservedRequest, Observer, Patience, Request, Verb,
+    Admission, Cost, DecideError, Disposition, Engine, ManualClock, Micros, Patience, Request, Verb,
 };
+use sluicegate_kernel::Moment;
+use sluicegate_store::{Debt, Executed, Permits, Store, StoreAnswer, StoreRequest};
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 

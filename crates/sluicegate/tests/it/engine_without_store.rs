@@ -10,13 +10,13 @@ use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest,
-};
+use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate::{
-    Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Patience, Rate, Request,
+    Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Patience, Rate, Request,
     StoreFailure, TokenBucket, Verb,
 };
+use sluicegate_kernel::Moment;
+use sluicegate_store::{Debt, Executed, Permits, Store, StoreAnswer, StoreRequest};
 
 const POLICIES: &str = "
 policies:

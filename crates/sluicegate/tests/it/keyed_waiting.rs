@@ -9,9 +9,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use sluicegate::{
-    AcquireError, Cost, Delay, KeyedRateLimiter, LeakyBucket, ManualClock, Rule, RuleSet,
-    SlidingLog, TokenBucket, WAITERS_MAX,
+    AcquireError, Cost, Delay, KeyedRateLimiter, LeakyBucket, ManualClock, Rule, SlidingLog,
+    TokenBucket, WAITERS_MAX,
 };
+use sluicegate_kernel::RuleSet;
 
 use crate::polling::{Calls, poll, poll_with};
 

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::lease::{LeaseReply, Leased, Message};
-use sluicegate::store::{Executed, Store, StoreAnswer, StoreError, StoreRequest};
+use sluicegate::store::StoreError;
 use sluicegate::{
-    Admission, Cost, Engine, LeaseOptions, ManualClock, Micros, Moment, Request, StoreFailure, Verb,
+    Admission, Cost, Engine, LeaseOptions, ManualClock, Micros, Request, StoreFailure, Verb,
 };
+use sluicegate_kernel::Moment;
+use sluicegate_store::lease::{LeaseReply, Leased, Message};
+use sluicegate_store::{Executed, Store, StoreAnswer, StoreRequest};
 use tokio::task::{JoinHandle, yield_now};
 
 pub(crate) const POLICIES: &str = "

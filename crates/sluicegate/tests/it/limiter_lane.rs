@@ -11,9 +11,9 @@ use std::sync::Arc;
 use fast_path::{FastCheck, FastPath, Terms};
 use proptest::prelude::*;
 use sluicegate::{
-    Cost, Decision, ManualClock, Micros, Rate, RateLimiter, Reservation, RuleSet, TokenBucket, Verb,
+    Cost, Decision, ManualClock, Micros, Rate, RateLimiter, Reservation, TokenBucket, Verb,
 };
-use sluicegate_kernel::{Moment, States};
+use sluicegate_kernel::{Moment, RuleSet, States};
 
 /// The atomics that the model checker steps through.
 mod atomic {

@@ -495,10 +495,11 @@ fn every_rule_with_a_rate_can_have_it_changed_alone() {
 #[test]
 fn rules_that_it_cannot_serve_are_refused_and_change_nothing() {
     let (limiter, _) = manual(per_second(1));
-    let permits = sluicegate::Concurrency::new(1, Micros::SECOND, 0).unwrap();
+    let permits = sluicegate_kernel::Concurrency::new(1, Micros::SECOND, 0).unwrap();
     assert!(limiter.set_rule(permits.clone()).is_err());
     assert!(RateLimiter::new(permits).is_err());
-    let calendar = WindowKind::Calendar(sluicegate::CalendarUnit::Day, "UTC".into());
+    let calendar =
+        WindowKind::Calendar(sluicegate_kernel::algorithm::CalendarUnit::Day, "UTC".into());
     assert!(RateLimiter::new(FixedWindow::new(1, calendar).unwrap()).is_err());
     assert_eq!(limiter.rule(), per_second(1).into());
     assert_eq!(

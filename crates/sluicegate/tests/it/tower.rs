@@ -9,12 +9,13 @@ use std::task::{Context, Poll};
 
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
-use sluicegate::http::HeaderFormat;
+use sluicegate::internals::http::HeaderFormat;
 use sluicegate::tower::{Header, Hold, Key, KeyError, RateLimit, RateLimitLayer, Shared};
 use sluicegate::{
-    Cost, Delay, KeyedRateLimiter, LeakyBucket, ManualClock, Micros, NamedRule, Rate, Rule,
-    RuleSet, SlidingLog, TokenBucket,
+    Cost, Delay, KeyedRateLimiter, LeakyBucket, ManualClock, Micros, Rate, Rule, SlidingLog,
+    TokenBucket,
 };
+use sluicegate_kernel::{NamedRule, RuleSet};
 use tower::{Layer, Service, ServiceExt};
 
 /// A service that counts its calls and its polls for readiness, and is ready at the second poll.

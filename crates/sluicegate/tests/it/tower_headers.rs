@@ -4,13 +4,14 @@
 
 use http::{HeaderMap, HeaderValue};
 use sfv::{BareItem, List, ListEntry, Parser};
-use sluicegate::http::HeaderFormat;
-use sluicegate::http::headers::{rate_limit, rate_limit_policy, retry_after};
+use sluicegate::internals::http::HeaderFormat;
+use sluicegate::internals::http::headers::{rate_limit, rate_limit_policy, retry_after};
 use sluicegate::{
-    CalendarUnit, Concurrency, Decision, Delay, FixedWindow, LeakyBucket, Micros, Outcome, Rate,
-    Retry, Rule, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup,
-    TokenBucket, WindowKind,
+    Decision, Delay, FixedWindow, LeakyBucket, Micros, Rate, Rule, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, WindowKind,
 };
+use sluicegate_kernel::algorithm::CalendarUnit;
+use sluicegate_kernel::{Concurrency, Outcome, Retry};
 
 /// The items of a list: each with its string and its integer parameters.
 fn parse(value: &HeaderValue) -> Vec<(String, Vec<(String, i64)>)> {

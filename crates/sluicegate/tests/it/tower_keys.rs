@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use axum::extract::ConnectInfo;
 use http::request::Parts;
 use http::{Request, StatusCode};
-use sluicegate::http::address::parse_address;
-use sluicegate::http::{AddressKey, TrustedProxies, V6Prefix};
+use sluicegate::internals::http::address::parse_address;
+use sluicegate::internals::http::{AddressKey, TrustedProxies, V6Prefix};
 use sluicegate::tower::{ForwardedFor, Header, Key, KeyError, KeyExtractor, PeerAddr, Shared};
 
 /// The request that `peer` sends with these `X-Forwarded-For` lines.

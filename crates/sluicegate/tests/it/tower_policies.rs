@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{Executed, MemoryStore, Store, StoreAnswer, StoreError, StoreRequest};
+use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate::tower::{Header, Hold, Key, KeyExtractor, PeerAddr, RateLimitLayer, Shared};
-use sluicegate::{Clock, Cost, Disposition, Engine, ManualClock, Micros, Moment, StoreFailure};
+use sluicegate::{Clock, Cost, Disposition, Engine, ManualClock, Micros, StoreFailure};
+use sluicegate_kernel::Moment;
+use sluicegate_store::{Executed, Store, StoreAnswer, StoreRequest};
 use tower::{Layer, ServiceExt};
 
 const POLICIES: &str = "

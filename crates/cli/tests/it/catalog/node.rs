@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
-use sluicegate::{Clock as _, WallClock};
+use sluicegate::Clock as _;
+use sluicegate::internals::WallClock;
 use sluicegate_testkit::{Options, RedisServer, need};
 
 use crate::catalog::stage::{Node, Who, ask, policy, until};

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::json;
-use sluicegate::{Clock, WallClock};
+use sluicegate::Clock;
+use sluicegate::internals::WallClock;
 use sluicegate_control::catalog::{NewToken, Page, PolicyState};
 use sluicegate_control::identity::{Secret, SecretKind};
 use sluicegate_control::{Catalog, ChangeContext, Scope};

@@ -27,7 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
 use serde::Serialize;
-use sluicegate::LeaseStatus;
+use sluicegate::internals::LeaseStatus;
 
 use super::accept::{self, CONNECTIONS_MAX, Listener};
 use super::foreign::ForeignClients;

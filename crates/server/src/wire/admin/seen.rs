@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
-use sluicegate::LeasedKey;
+use sluicegate::internals::LeasedKey;
 use sluicegate_text::terminal::one_line;
 
 use super::{json, plain};

@@ -357,7 +357,7 @@ const BEARER: &str = "token";
 const GATEWAY: &str = "gatewayToken";
 
 const JSON: &str = "application/json";
-const PROBLEM: &str = sluicegate::http::problem::MEDIA_TYPE;
+const PROBLEM: &str = sluicegate::internals::http::problem::MEDIA_TYPE;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use super::codec::Problem;
 
 /// The media type of problems.
 pub(super) const PROBLEM: HeaderValue =
-    HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
+    HeaderValue::from_static(sluicegate::internals::http::problem::MEDIA_TYPE);
 
 /// Room for the header fields of most answers: the type, and those about the budget.
 const FIELDS: usize = 4;

@@ -1,12 +1,13 @@
 //! Values that are read and returned: replies, keys made of attributes, header fields and problems.
 
 use serde_json::{Value, json};
-use sluicegate::http::{headers, problem};
-use sluicegate::policy::attribute::key_of;
-use sluicegate::policy::{Attributes, KeyAttribute, Policy};
-use sluicegate::store::StoreAnswer;
-use sluicegate::store::redis::codec::ScriptReply;
-use sluicegate::{Cost, Decision, Micros, Outcome, PermitId, Retry, Verb};
+use sluicegate::internals::http::{headers, problem};
+use sluicegate::{Cost, Decision, Micros, PermitId, Verb};
+use sluicegate_kernel::{Outcome, Retry};
+use sluicegate_policy::attribute::key_of;
+use sluicegate_policy::{Attributes, KeyAttribute, Policy};
+use sluicegate_store::StoreAnswer;
+use sluicegate_store::redis::codec::ScriptReply;
 
 use super::asks::{POLICIES, policy};
 use super::records::published;

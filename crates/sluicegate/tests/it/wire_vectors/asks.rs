@@ -1,12 +1,13 @@
 //! Data that is sent: keys, and requests.
 
 use serde_json::{Value, json};
-use sluicegate::policy::Policy;
-use sluicegate::store::RuleOrigin;
-use sluicegate::store::redis::codec::{
+use sluicegate::{Cost, Micros, PermitId, Verb};
+use sluicegate_kernel::Moment;
+use sluicegate_policy::Policy;
+use sluicegate_store::RuleOrigin;
+use sluicegate_store::redis::codec::{
     PreviousRules, RulesBlob, ScriptClock, ScriptRequest, rules_key, state_key,
 };
-use sluicegate::{Cost, Micros, Moment, PermitId, Verb};
 
 use super::{hex, is_fresh};
 

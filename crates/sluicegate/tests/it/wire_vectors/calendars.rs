@@ -1,7 +1,8 @@
 //! Windows of calendars, on the odd days of time zones.
 
 use serde_json::json;
-use sluicegate::{Micros, policy::Policy};
+use sluicegate::Micros;
+use sluicegate_policy::Policy;
 
 use super::is_fresh;
 

@@ -9,13 +9,13 @@ use std::task::{Context, Poll, Waker};
 use fastrand::Rng;
 use serde_json::{Value, json};
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{
-    Charge, Debt, Executed, Permits, Store, StoreAnswer, StoreError, StoreRequest,
-};
+use sluicegate::store::StoreError;
 use sluicegate::{
-    Admission, Cost, DecideError, Disposition, Engine, ManualClock, Micros, Moment, PermitId,
-    Request, RuleSet, States, StoreFailure, Verb,
+    Admission, Cost, DecideError, Disposition, Engine, ManualClock, Micros, PermitId, Request,
+    StoreFailure, Verb,
 };
+use sluicegate_kernel::{Moment, RuleSet, States};
+use sluicegate_store::{Charge, Debt, Executed, Permits, Store, StoreAnswer, StoreRequest};
 
 use super::answers::decision;
 use super::is_fresh;

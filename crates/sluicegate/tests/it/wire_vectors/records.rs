@@ -6,11 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fastrand::Rng;
 use serde_json::{Value, json};
-use sluicegate::policy::Policy;
-use sluicegate::store::RuleOrigin;
-use sluicegate::store::redis::PublicationPolicy;
-use sluicegate::store::redis::codec::RulesBlob;
-use sluicegate::{Micros, record_of};
+use sluicegate::Micros;
+use sluicegate::internals::record_of;
+use sluicegate_policy::Policy;
+use sluicegate_store::RuleOrigin;
+use sluicegate_store::redis::PublicationPolicy;
+use sluicegate_store::redis::codec::RulesBlob;
 
 use super::asks::POLICIES;
 use super::{hex, is_fresh};

@@ -2,11 +2,13 @@
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use sluicegate::policy::Policy;
-use sluicegate::store::redis::codec::{ScriptClock, state_key};
+use sluicegate::store::StoreError;
 use sluicegate::store::redis::{RedisConfig, RedisStore};
-use sluicegate::store::{Quota, RuleOrigin, Store, StoreError, StoreRequest};
-use sluicegate::{Cost, Micros, Moment, Verb};
+use sluicegate::{Cost, Micros, Verb};
+use sluicegate_kernel::Moment;
+use sluicegate_policy::Policy;
+use sluicegate_store::redis::codec::{ScriptClock, state_key};
+use sluicegate_store::{Quota, RuleOrigin, Store, StoreRequest};
 use sluicegate_testkit::{Options, RedisServer, need};
 
 use super::answers::decision;

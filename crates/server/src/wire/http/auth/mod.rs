@@ -18,5 +18,5 @@ pub(super) use serve::{AUTH, AUTH_POLICY, knowing, routes};
 
 /// The normal form of the path in `target`, the target of a request; `None` if there is none. For fuzzing.
 pub fn path_of(target: &[u8]) -> Option<String> {
-    sluicegate::gateway::normal_path(target).ok()
+    sluicegate::internals::gateway::normal_path(target).ok()
 }

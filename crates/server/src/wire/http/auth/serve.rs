@@ -11,7 +11,7 @@ use axum::http::Response;
 use axum::http::request::Parts;
 use axum::routing::any;
 use sluicegate::DecideError;
-use sluicegate::gateway::{self, GUARDING_MAX, Guarding};
+use sluicegate::internals::gateway::{self, GUARDING_MAX, Guarding};
 use sluicegate_control::Scope;
 use sluicegate_net::headers;
 use sluicegate_policy::PolicySet;

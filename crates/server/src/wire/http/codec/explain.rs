@@ -1,9 +1,11 @@
 //! The body of an explanation.
 
 use serde::Serialize;
-use sluicegate::http::headers::window_s;
-use sluicegate::policy::Overflow;
-use sluicegate::{Admission, ExplainedLease, Explanation, Micros, NamedRule, Request, Verb};
+use sluicegate::internals::http::headers::window_s;
+use sluicegate::internals::{ExplainedLease, Explanation};
+use sluicegate::{Admission, Micros, Request, Verb};
+use sluicegate_kernel::NamedRule;
+use sluicegate_policy::Overflow;
 use utoipa::ToSchema;
 
 use super::reply::{DecisionBody, decided, json};

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue};
-use sluicegate::http::HeaderFormat;
-use sluicegate::http::headers::{add_retry_after, rate_limit_policy};
-use sluicegate::{Answer, NamedRule, RuleSet};
+use sluicegate::Answer;
+use sluicegate::internals::http::HeaderFormat;
+use sluicegate::internals::http::headers::{add_retry_after, rate_limit_policy};
+use sluicegate_kernel::{NamedRule, RuleSet};
 
 use crate::wire::headers::BudgetHeaders;
 

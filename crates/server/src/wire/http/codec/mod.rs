@@ -32,7 +32,8 @@ pub fn requests_in(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sluicegate::{Cost, Micros, PermitId, Settlement, Verb};
+    use sluicegate::internals::Settlement;
+    use sluicegate::{Cost, Micros, PermitId, Verb};
 
     use super::*;
 

@@ -2,10 +2,11 @@
 
 use axum::http::StatusCode;
 use serde::Serialize;
-use sluicegate::http::problem::{
+use sluicegate::internals::http::problem::{
     QUOTA_EXCEEDED, REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE, acquisition_detail, refusal_detail,
 };
-use sluicegate::{Admission, Charged, DecideError, Mode, SettleError};
+use sluicegate::internals::{Charged, SettleError};
+use sluicegate::{Admission, DecideError, Mode};
 use sluicegate_text::fields::FieldError;
 use sluicegate_text::terminal;
 use utoipa::ToSchema;
@@ -281,7 +282,8 @@ impl From<SettleError> for Problem {
 mod tests {
     use serde_json::json;
     use sluicegate::DecideError::Store;
-    use sluicegate::store::{Executed, StoreError};
+    use sluicegate::internals::store::Executed;
+    use sluicegate::store::StoreError;
 
     use super::*;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sluicegate::policy::Fallback;
 use sluicegate::{Admission, Disposition, Micros, Mode};
+use sluicegate_policy::Fallback;
 use utoipa::ToSchema;
 
 /// Room for most bodies.

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use sluicegate::{Cost, Micros, Patience, PermitId, Request, Settlement, Verb};
+use sluicegate::internals::Settlement;
+use sluicegate::{Cost, Micros, Patience, PermitId, Request, Verb};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::param::within;
 use sluicegate_text::fields::{Field, FieldError, FieldKind, RequestFields};

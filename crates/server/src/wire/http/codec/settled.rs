@@ -1,7 +1,8 @@
 //! The body of a settlement.
 
 use serde::Serialize;
-use sluicegate::{Admission, Settled};
+use sluicegate::Admission;
+use sluicegate::internals::Settled;
 use utoipa::ToSchema;
 
 use super::reply::{DecisionBody, decided, json};

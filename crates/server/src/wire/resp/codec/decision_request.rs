@@ -1,7 +1,7 @@
 //! Requests for decisions, and the replies to them.
 
-use sluicegate::policy::Fallback;
 use sluicegate::{Admission, DecideError, Disposition, Micros, Mode, Request, Verb};
+use sluicegate_policy::Fallback;
 use sluicegate_text::terminal;
 
 use super::error_reply::ErrorReply;

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use sluicegate::{Charged, RangeError};
+use sluicegate::RangeError;
+use sluicegate::internals::Charged;
 use sluicegate_text::terminal::one_line;
 
 use crate::authenticator::CallerError;
@@ -86,8 +87,10 @@ pub(super) fn shown(word: &[u8]) -> String {
 mod tests {
     use serde_json::json;
     use sluicegate::DecideError::{Store, Unsupported};
-    use sluicegate::store::{Executed, StoreError};
-    use sluicegate::{Micros, Rate, RuleSet, TokenBucket, Verb};
+    use sluicegate::internals::store::Executed;
+    use sluicegate::store::StoreError;
+    use sluicegate::{Micros, Rate, TokenBucket, Verb};
+    use sluicegate_kernel::RuleSet;
     use sluicegate_text::terminal;
 
     use super::*;

@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
-use sluicegate::policy::Rules;
-use sluicegate::{Decision, Micros, Rate, Rule, RuleSet, TokenBucket, Verb};
+use sluicegate::{Decision, Micros, Rate, Rule, TokenBucket, Verb};
+use sluicegate_kernel::RuleSet;
+use sluicegate_policy::Rules;
 
 use super::reply::Replies;
 

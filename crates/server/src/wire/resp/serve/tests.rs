@@ -2,8 +2,9 @@
 
 use std::sync::atomic::AtomicUsize;
 
+use sluicegate::internals::store::{StoreAnswer, StoreRequest};
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{MemoryStore, StoreAnswer, StoreError, StoreRequest};
+use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate::{Clock, Engine};
 use sluicegate_kernel::Moment;
 use tokio::io::DuplexStream;

@@ -1,9 +1,10 @@
 //! Decisions on descriptors, and their statuses.
 
 use prost_types::Duration;
-use sluicegate::http::headers::window_s;
-use sluicegate::policy::Fallback;
-use sluicegate::{Admission, Answer, CalendarUnit, Decision, Disposition, Micros, Rule};
+use sluicegate::internals::http::headers::window_s;
+use sluicegate::{Admission, Answer, Decision, Disposition, Micros, Rule};
+use sluicegate_kernel::algorithm::CalendarUnit;
+use sluicegate_policy::Fallback;
 
 use super::limit::UNITS;
 use super::request::{BudgetRequest, ZeroLimit};

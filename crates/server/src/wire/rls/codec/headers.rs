@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use sluicegate::Micros;
-use sluicegate::http::headers::{rate_limit, rate_limit_policy};
+use sluicegate::internals::http::headers::{rate_limit, rate_limit_policy};
 use sluicegate_kernel::NamedRule;
 
 use super::decision::{BudgetDecision, Limited};

@@ -3,8 +3,9 @@
 use std::convert::Infallible;
 
 use quick_cache::sync::Cache;
-use sluicegate::policy::Rules;
-use sluicegate::{FixedWindow, Micros, Rule, RuleSet, WindowKind};
+use sluicegate::{FixedWindow, Micros, Rule, WindowKind};
+use sluicegate_kernel::RuleSet;
+use sluicegate_policy::Rules;
 
 use crate::wire::rls::proto::Unit;
 

@@ -1,7 +1,7 @@
 //! Decisions as a message.
 
-use sluicegate::policy::Fallback;
 use sluicegate::{Disposition, Micros};
+use sluicegate_policy::Fallback;
 
 use super::decision::{BudgetDecision, Limited};
 use super::headers::field;

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
-use sluicegate::policy::Rules;
 use sluicegate::{Cost, Micros, Patience, Request, Verb};
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX};
 use sluicegate_policy::descriptor::{DescriptorAction, Leaf, RESERVED_DOMAIN, join};
-use sluicegate_policy::{DescriptorTree, PolicySet};
+use sluicegate_policy::{DescriptorTree, PolicySet, Rules};
 use sluicegate_text::terminal::one_line;
 
 use super::error::RlsError;

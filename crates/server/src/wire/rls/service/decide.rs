@@ -1,10 +1,10 @@
 //! Decisions on the budgets of a message, apart or together, and the work after that.
 
 use futures_util::future::join_all;
-use sluicegate::policy::Overflow;
-use sluicegate::store::Store;
+use sluicegate::internals::store::Store;
 use sluicegate::{Admission, Cost, DecideError, Disposition, Request, Turn, Verb};
 use sluicegate_kernel::limits::COST_MAX;
+use sluicegate_policy::Overflow;
 
 use super::RlsOptions;
 use crate::engine::EngineObserver;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderName, StatusCode};
 use sluicegate::DecideError;
-use sluicegate::gateway::PathError;
+use sluicegate::internals::gateway::PathError;
 use sluicegate_text::terminal;
 
 use crate::authenticator::CallerError;
@@ -93,8 +93,9 @@ impl From<AuthError> for Problem {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate::Charged;
-    use sluicegate::store::{Executed, StoreError};
+    use sluicegate::internals::Charged;
+    use sluicegate::internals::store::Executed;
+    use sluicegate::store::StoreError;
 
     use super::*;
 

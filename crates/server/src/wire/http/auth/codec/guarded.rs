@@ -5,8 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use sluicegate::gateway::{Guarding, GuardingBudget, address_text, host_text, normal_path};
-use sluicegate::http::{IpNet, TrustedProxies, address_at_hop};
+use sluicegate::internals::gateway::{
+    Guarding, GuardingBudget, address_text, host_text, normal_path,
+};
+use sluicegate::internals::http::{IpNet, TrustedProxies, address_at_hop};
 use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet};
 
 use super::AuthError;

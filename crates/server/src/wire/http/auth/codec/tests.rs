@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use proptest::prelude::*;
-use sluicegate::gateway::{Guarding, GuardingBudget, decide};
-use sluicegate::policy::{Document, Policy, PolicySet};
+use sluicegate::internals::gateway::{Guarding, GuardingBudget, decide};
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate_policy::Policy;
 
 use super::{AuthError, GatewayRequest, TrustedPeers};
 use crate::config::{Config, HeaderStyle};

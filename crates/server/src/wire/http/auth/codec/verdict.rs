@@ -15,11 +15,11 @@
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use sluicegate::gateway::PolicyDecision;
-use sluicegate::http::headers::{RATELIMIT, RATELIMIT_POLICY, add_retry_after};
-use sluicegate::http::problem;
-use sluicegate::policy::Fallback;
+use sluicegate::internals::gateway::PolicyDecision;
+use sluicegate::internals::http::headers::{RATELIMIT, RATELIMIT_POLICY, add_retry_after};
+use sluicegate::internals::http::problem;
 use sluicegate::{Admission, Disposition};
+use sluicegate_policy::Fallback;
 
 use crate::wire::headers::{BudgetHeaders, MODE};
 use crate::wire::http::codec::refusal_as;
