@@ -76,9 +76,9 @@ mod engine;
 #[cfg(feature = "redis")]
 mod following;
 #[cfg(feature = "gateway")]
-pub mod gateway;
+mod gateway;
 #[cfg(feature = "http")]
-pub mod http;
+mod http;
 #[doc(hidden)]
 pub mod internals;
 mod keyed;
@@ -95,38 +95,48 @@ mod wait;
 
 #[cfg(feature = "quanta")]
 pub use clock::QuantaClock;
-pub use clock::{
-    CachedClock, CachedClockError, Clock, ClockError, ManualClock, MonotonicClock, SteadyClock,
-    WallClock,
-};
+pub use clock::{CachedClock, CachedClockError, Clock, ManualClock, MonotonicClock, SteadyClock};
 pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
 pub use engine::{
-    Admission, Answer, BatchError, BatchOutcome, Charged, ChargedBatch, DecideError, Disposition,
-    Engine, ExplainedLease, Explanation, HELD_MAX, Limits, Mode, ObservedRequest, Observer,
-    Patience, Request, SettleError, Settled, Settlement, StoreFailure, Turn, Uncharged,
-    settled_rules,
+    Admission, Answer, DecideError, Disposition, Engine, Mode, Patience, Request, StoreFailure,
+    Turn,
 };
 #[cfg(feature = "redis")]
-pub use following::{FollowError, Following, FollowingEngine, PolicyFollower};
+pub use following::{FollowError, Following, FollowingEngine};
 pub use keyed::{KeyedError, KeyedRateLimiter};
 #[cfg(feature = "engine")]
-pub use lease::{LeaseOptions, LeaseStats, LeaseStatus, LeasedKey};
+pub use lease::LeaseOptions;
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
-#[cfg(feature = "redis")]
-pub use record::record_of;
-pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
+pub use sluicegate_kernel::algorithm::{Delay, WindowKind};
 pub use sluicegate_kernel::{
-    Concurrency, Cost, Decision, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Outcome,
-    PermitId, RangeError, Rate, RateError, Retry, Rule, RuleSet, RuleSetError, SlidingCounter,
-    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket, Unsupported, Verb,
+    Cost, Decision, FixedWindow, LeakyBucket, Micros, PermitId, RangeError, Rate, Rule,
+    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, Verb,
 };
-#[cfg(feature = "engine")]
-pub use sluicegate_policy as policy;
-pub use sluicegate_store as store;
 #[cfg(feature = "tokio")]
 pub use throttle::Throttled;
 pub use wait::WAITERS_MAX;
+
+/// Policies that operators write: a document is parsed, and an engine decides by its set of policies.
+///
+/// The crate `sluicegate-policy` documents the parts of a policy.
+#[cfg(feature = "engine")]
+pub mod policy {
+    pub use sluicegate_policy::{Document, DocumentErrors, PolicySet};
+}
+
+/// Stores of the state of limits, on which an engine decides.
+///
+/// The crate `sluicegate-store` documents how to implement a store.
+pub mod store {
+    pub use sluicegate_store::{MemoryStore, StoreError};
+
+    /// A store in Redis or Valkey, which many servers share.
+    #[cfg(feature = "redis")]
+    pub mod redis {
+        pub use sluicegate_store::redis::{RedisConfig, RedisConfigError, RedisStore};
+    }
+}
 
 /// The README's Rust is run with the other examples.
 #[cfg(doctest)]

@@ -92,6 +92,7 @@ impl ManualClock {
     ///
     /// # Errors
     /// [`ClockError`] if that is in the past; the clock stays where it is.
+    #[doc(hidden)]
     pub fn set(&self, to: Micros) -> Result<(), ClockError> {
         let forward = |now: u64| (now <= to.get()).then_some(to.get());
         match self.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, forward) {

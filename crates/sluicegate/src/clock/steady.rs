@@ -56,10 +56,12 @@ const AHEAD_MAX: Micros = Micros::from_secs(86_400);
 /// up for after ten minutes.
 ///
 /// ```
-/// use sluicegate::{Clock, SteadyClock, WallClock};
+/// use std::time::SystemTime;
+/// use sluicegate::{Clock, Micros, SteadyClock};
 ///
 /// let clock = SteadyClock::new();
-/// let (first, wall) = (clock.now(), WallClock.now());
+/// let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+/// let (first, wall) = (clock.now(), Micros::from(wall));
 /// assert!(clock.now() >= first && wall.get().abs_diff(first.get()) < 1_000_000);
 /// ```
 pub struct SteadyClock {

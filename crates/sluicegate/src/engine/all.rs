@@ -77,6 +77,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// [`BatchError`]; a refusal is an answer, not an error.
     ///
     /// Outside of a tokio runtime nothing can be given back, and the charge stays.
+    #[doc(hidden)]
     pub async fn decide_all(&self, requests: &[Request<'_>]) -> Result<BatchOutcome, BatchError> {
         let mut charged = self.batch(requests);
         let mut admissions = vec![None; requests.len()];
@@ -101,6 +102,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 
     /// Returns a batch of `requests` with nothing charged yet; some may be charged together, and given back together.
+    #[doc(hidden)]
     pub const fn batch<'t, 'r>(
         &'t self,
         requests: &'t [Request<'r>],

@@ -158,6 +158,7 @@ impl Answer {
     }
 
     /// All rules that were decided together; the same `Arc` for as long as the policy has them.
+    #[doc(hidden)]
     pub fn rules(&self) -> &Arc<RuleSet> {
         &self.rules
     }

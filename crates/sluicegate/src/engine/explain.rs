@@ -48,6 +48,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// # Errors
     /// [`DecideError`]; a store that does not answer is an error only if the policy does not configure what
     /// holds then.
+    #[doc(hidden)]
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, DecideError> {
         let cost = cost_of(&request.verb);
         let look = request.with_verb(Verb::Peek { cost }).with_patience(Patience::None);
@@ -71,6 +72,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     ///
     /// # Errors
     /// [`DecideError`], also if the store does not answer, whatever the policy configures for that time.
+    #[doc(hidden)]
     pub async fn check_store(&self, request: &Request<'_>) -> Result<(), DecideError> {
         let budget = ResolvedBudget::of(&self.policies, request, self.now)?;
         let look = Verb::Peek { cost: Cost::ONE };

@@ -125,6 +125,7 @@ impl<S> Engine<S> {
     }
 
     /// Returns this engine with `observer`, which sees its decisions.
+    #[doc(hidden)]
     pub fn observed_by<O: Observer>(self, observer: O) -> Engine<S, O> {
         let Self { policies, store, guard, clock, held, vacancies, observer: () } = self;
         Engine { policies, store, guard, clock, held, vacancies, observer }
@@ -133,17 +134,20 @@ impl<S> Engine<S> {
 
 impl<S, O: Observer> Engine<S, O> {
     /// Returns a turn for requests that came in now, under `label`.
+    #[doc(hidden)]
     pub fn turn_for(self: &Arc<Self>, label: O::Label) -> Turn<'_, S, O> {
         self.turn_for_at(label, self.clock.now())
     }
 
     /// Returns a turn for requests that came in at `now`, µs since the Unix epoch, under `label`.
     #[inline]
+    #[doc(hidden)]
     pub fn turn_for_at(self: &Arc<Self>, label: O::Label, now: Micros) -> Turn<'_, S, O> {
         Turn { engine: self, policies: self.policies.load(), now, label }
     }
 
     /// The observer of the decisions.
+    #[doc(hidden)]
     pub const fn observer(&self) -> &O {
         &self.observer
     }
@@ -234,11 +238,13 @@ impl<S: Store, O: Observer> Engine<S, O> {
 impl<S, O: Observer> Engine<S, O> {
     /// The keys of which this engine holds permits, at most 4,096, those with the most requests first: see
     /// [`with_leases`](Self::with_leases).
+    #[doc(hidden)]
     pub fn leased_keys(&self) -> Vec<LeasedKey> {
         self.guard.as_ref().and_then(StoreGuard::leasing).map_or_else(Vec::new, Leasing::keys)
     }
 
     /// Counts of leases so far; `None`: this engine has none, see [`with_leases`](Self::with_leases).
+    #[doc(hidden)]
     pub fn lease_stats(&self) -> Option<LeaseStats> {
         self.guard.as_ref().and_then(StoreGuard::leasing).map(Leasing::stats)
     }
@@ -272,6 +278,7 @@ impl<S, O: Observer> Engine<S, O> {
     }
 
     /// Numbers of permits that were admitted without the store, and that it never charges.
+    #[doc(hidden)]
     pub fn uncharged(&self) -> Uncharged {
         let guard = self.guard.as_ref();
         guard.map_or_else(Uncharged::default, |guard| guard.uncharged(self.now()))

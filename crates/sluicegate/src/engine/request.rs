@@ -15,6 +15,7 @@ use crate::lease::LeaseTerms;
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// The limits that apply.
+    #[doc(hidden)]
     pub limits: Limits<'a>,
     /// The key of the budget, 1..=1024 bytes; `None` is the budget that all share.
     pub key: Option<&'a [u8]>,
@@ -123,6 +124,7 @@ impl<'a> Request<'a> {
 
     /// Returns this request under limits that the caller brings along, with the same name.
     #[must_use]
+    #[doc(hidden)]
     pub fn by<'b>(&self, rules: &'b Rules) -> Request<'b>
     where
         'a: 'b,

@@ -117,6 +117,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     ///
     /// # Errors
     /// [`SettleError`].
+    #[doc(hidden)]
     pub async fn settle(&self, settlement: &Settlement<'_>) -> Result<Settled, SettleError> {
         let begun = self.engine.observer.begin();
         let settled = self.try_settle(settlement).await;

@@ -19,7 +19,7 @@ use sluicegate_kernel::param::{RangeError, within};
 /// An address as the key of a budget.
 ///
 /// ```
-/// use sluicegate::http::{AddressKey, V6Prefix};
+/// use sluicegate::internals::http::{AddressKey, V6Prefix};
 ///
 /// let key = |text: &str| AddressKey::new(text.parse().unwrap(), V6Prefix::default());
 /// assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));

@@ -39,7 +39,7 @@ impl TrustedProxies {
     /// garbage is held to the budget of the proxy that let it through.
     ///
     /// ```
-    /// use sluicegate::http::TrustedProxies;
+    /// use sluicegate::internals::http::TrustedProxies;
     ///
     /// let trusted = TrustedProxies::new(["10.0.0.0/8".parse()?]);
     /// let lines = [&b"6.6.6.6, 203.0.113.7"[..], b"10.0.0.2"];
@@ -72,7 +72,7 @@ impl TrustedProxies {
 /// way there; `peer` if there is none. A `number` beyond 64 is 64.
 ///
 /// ```
-/// use sluicegate::http::address_at_hop;
+/// use sluicegate::internals::http::address_at_hop;
 ///
 /// let lines = [&b"6.6.6.6, 203.0.113.7"[..], b"10.0.0.2"];
 /// let client = address_at_hop(2, "10.0.0.1".parse()?, lines);

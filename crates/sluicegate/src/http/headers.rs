@@ -47,6 +47,7 @@ impl HeaderFormat {
     ///
     /// Lists are added to lists, so that limits behind one another all show. Of the older fields
     /// there can be only one: a field that is there already stays.
+    #[doc(hidden)]
     pub fn add_to(
         self,
         headers: &mut HeaderMap,
@@ -77,7 +78,7 @@ impl HeaderFormat {
 /// use sluicegate::{Rate, Rule, TokenBucket};
 ///
 /// let rule = Rule::from(TokenBucket::new(Rate::per_second(5)?, 300)?);
-/// let value = sluicegate::http::headers::rate_limit_policy([("burst", &rule)]);
+/// let value = sluicegate::internals::http::headers::rate_limit_policy([("burst", &rule)]);
 /// assert_eq!(value, "\"burst\";q=300;w=60");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -102,12 +103,13 @@ pub fn rate_limit_policy<'a>(rules: impl IntoIterator<Item = (&'a str, &'a Rule)
 /// Returns the value of `RateLimit` for `decision`, which the rule called `name` made.
 ///
 /// ```
-/// use sluicegate::{Decision, Micros, Outcome};
+/// use sluicegate::internals::kernel::Outcome;
+/// use sluicegate::{Decision, Micros};
 ///
 /// let outcome = Outcome::Allow { granted: 1, wait: Micros::ZERO };
 /// let reset_after = Micros::new(29_000_001);
 /// let decision = Decision { outcome, limit: 100, remaining: 50, reset_after };
-/// let value = sluicegate::http::headers::rate_limit("burst", &decision);
+/// let value = sluicegate::internals::http::headers::rate_limit("burst", &decision);
 /// assert_eq!(value, "\"burst\";r=50;t=30");
 /// ```
 pub fn rate_limit(name: &str, decision: &Decision) -> HeaderValue {

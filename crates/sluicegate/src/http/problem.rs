@@ -26,12 +26,13 @@ pub const REDUCED_CAPACITY_TITLE: &str =
 /// Returns the body of a 429: `decision` refused, because of the policies or rules `violated`.
 ///
 /// ```
-/// use sluicegate::{Decision, Micros, Outcome, Retry};
+/// use sluicegate::internals::kernel::{Outcome, Retry};
+/// use sluicegate::{Decision, Micros};
 ///
 /// let outcome = Outcome::Deny { retry: Retry::After(Micros::SECOND) };
 /// let decision =
 ///     Decision { outcome, limit: 10, remaining: 0, reset_after: Micros::from_secs(10) };
-/// let body = sluicegate::http::problem::quota_exceeded(["burst"], &decision);
+/// let body = sluicegate::internals::http::problem::quota_exceeded(["burst"], &decision);
 /// assert!(body.ends_with(r#""violated-policies":["burst"]}"#));
 /// ```
 pub fn quota_exceeded<'a>(

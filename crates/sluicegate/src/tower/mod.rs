@@ -38,9 +38,15 @@ mod policies;
 mod respond;
 mod service;
 
-pub use future::RateLimitFuture;
 pub use key::{ForwardedFor, Header, Key, KeyError, KeyExtractor, PeerAddr, Shared};
 pub use layer::RateLimitLayer;
 pub use limiter::Hold;
 pub use respond::Denied;
+
+pub use crate::http::HeaderFormat;
+
+// The traits of tower name these types; a program never does.
+#[doc(hidden)]
+pub use future::RateLimitFuture;
+#[doc(hidden)]
 pub use service::RateLimit;

@@ -13,7 +13,8 @@ use crate::http::{AddressKey, TrustedProxies, V6Prefix};
 /// service.
 ///
 /// It is axum's `ConnectInfo<SocketAddr>` (feature `axum`), or a `SocketAddr` that the
-/// server put into the request's extensions. See [`AddressKey`] for its form as a key.
+/// server put into the request's extensions. All addresses of one IPv6 network of 64 bits have one key, and an IPv4
+/// address has the same key in whatever form it comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerAddr {
     v6_prefix: V6Prefix,
@@ -22,7 +23,8 @@ pub struct PeerAddr {
 /// The address of the client in front of the trusted proxies, by `X-Forwarded-For`.
 ///
 /// The field is believed only if the peer is a trusted proxy, and read from the right only past
-/// trusted proxies; see [`TrustedProxies::client_address`].
+/// trusted proxies. If it is damaged, the last address that could be believed counts. The form of a key is that of
+/// [`PeerAddr`].
 ///
 /// ```
 /// use sluicegate::tower::ForwardedFor;
