@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{MemoryStore, StoreError};
-use sluicegate::{Cost, Engine, LeaseOptions, Micros, Mode, Request, SteadyClock, Verb};
+use sluicegate::{Cost, Engine, LEASE_PATIENCE, Micros, Mode, Request, SteadyClock, Verb};
 use sluicegate_kernel::Moment;
 use sluicegate_store::lease::{LeaseReply, Leased, Message};
 use sluicegate_store::{Store, StoreAnswer, StoreRequest};
@@ -71,7 +71,7 @@ pub fn cases() -> anyhow::Result<Vec<Case>> {
 fn leased() -> anyhow::Result<Work> {
     let policies = PolicySet::new(Document::parse(POLICY)?);
     let engine = Engine::new(policies, OneKey::default(), Arc::new(SteadyClock::new()));
-    let engine = Arc::new(engine.with_leases(LeaseOptions::default()));
+    let engine = Arc::new(engine.with_leases(LEASE_PATIENCE));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
     let keeper = Arc::clone(&engine);

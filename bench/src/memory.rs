@@ -86,13 +86,16 @@ impl Peer {
     }
 }
 
-fn rules() -> anyhow::Result<RuleSet> {
-    let bucket = TokenBucket::new(Rate::new(1, PERIOD)?, BURST.into())?;
-    Ok(RuleSet::single("rule", bucket))
+fn rule() -> anyhow::Result<TokenBucket> {
+    Ok(TokenBucket::new(Rate::new(1, PERIOD)?, BURST.into())?)
 }
 
 fn ours() -> anyhow::Result<KeyedRateLimiter<str>> {
-    Ok(KeyedRateLimiter::with_rules(rules()?, KEYS_MAX, Arc::new(QuantaClock::new()))?)
+    Ok(KeyedRateLimiter::with_rules(
+        [("rule", rule()?.into())],
+        KEYS_MAX,
+        Arc::new(QuantaClock::new()),
+    )?)
 }
 
 impl Keyed for KeyedRateLimiter<str> {
@@ -223,7 +226,8 @@ pub fn cases() -> anyhow::Result<Vec<Case>> {
 
 /// The store itself, as the engine calls it: with a policy, a key and the time as arguments.
 fn told_the_time(trace: &Arc<Trace>) -> anyhow::Result<Case> {
-    let (store, rules, trace) = (MemoryStore::new(KEYS_MAX), Arc::new(rules()?), Arc::clone(trace));
+    let (store, trace) = (MemoryStore::new(KEYS_MAX), Arc::clone(trace));
+    let rules = Arc::new(RuleSet::single("rule", rule()?));
     let ask = move |key: &String, now: u64| {
         let request = StoreRequest {
             policy: "orders",

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use sluicegate::internals::{Observer, WallClock};
-use sluicegate::{Clock, Engine, LeaseOptions, Micros, SteadyClock, StoreFailure};
+use sluicegate::{Clock, Engine, LEASE_PATIENCE, Micros, SteadyClock, StoreFailure};
 use sluicegate_kernel::limits::LEASE_PATIENCE_MAX_US;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use sluicegate_text::documents::DocumentSource;
@@ -329,15 +329,15 @@ async fn open(
             let engine = engine.with_fallback(failure);
             let engine = match leases(config, redis.deadline()) {
                 None => engine,
-                Some(options) => engine.with_leases(options),
+                Some(patience) => engine.with_leases(patience),
             };
             Ok((engine, None))
         }
     }
 }
 
-/// The options of leases from a Redis whose deadline is `deadline`. `None`: leases are off.
-fn leases(config: &StoreConfig, deadline: Duration) -> Option<LeaseOptions> {
+/// The patience of leases from a Redis whose deadline is `deadline`. `None`: leases are off.
+fn leases(config: &StoreConfig, deadline: Duration) -> Option<Micros> {
     match (config.leases, config.time_source) {
         (false, _) => None,
         (true, TimeSource::Client) => {
@@ -347,9 +347,8 @@ fn leases(config: &StoreConfig, deadline: Duration) -> Option<LeaseOptions> {
             None
         }
         (true, TimeSource::Server) => {
-            let LeaseOptions { patience } = LeaseOptions::default();
             let deadline = Micros::from(deadline.min(LEASE_PATIENCE_MAX));
-            Some(LeaseOptions { patience: patience.max(deadline) })
+            Some(LEASE_PATIENCE.max(deadline))
         }
     }
 }

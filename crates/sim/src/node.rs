@@ -7,8 +7,7 @@ use sluicegate::internals::kernel::RuleSet;
 use sluicegate::internals::{Explanation, SettleError, Settled, Settlement};
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::{
-    Admission, Cost, DecideError, Engine, LeaseOptions, Micros, PermitId, Request, StoreFailure,
-    Verb,
+    Admission, Cost, DecideError, Engine, Micros, PermitId, Request, StoreFailure, Verb,
 };
 
 use crate::clock::{BEGIN, SimClock};
@@ -104,7 +103,7 @@ impl Node {
         let engine = Engine::new(PolicySet::default(), store.clone(), Arc::clone(&clock) as _)
             .with_fallback(failure);
         let engine = match plan.leases {
-            true => engine.with_leases(LeaseOptions { patience: Micros::new(plan.patience_us()) }),
+            true => engine.with_leases(Micros::new(plan.patience_us())),
             false => engine,
         };
         engine.set_policies_as_of(policies[version].clone(), |_| Some(since(plan, version)));

@@ -8,7 +8,8 @@ use sluicegate_kernel::limits::PERMITS_MAX;
 use sluicegate_kernel::{Cost, RangeError};
 
 use crate::clock::MonotonicClock;
-use crate::wait::{QueuePlace, WAITERS_MAX, WaitQueue, block_on};
+use crate::limiter::AcquireError;
+use crate::wait::{QueuePlace, WaitQueue, block_on};
 
 /// At most `limit` permits held at once, each given back when it is dropped.
 ///
@@ -51,11 +52,6 @@ pub struct OwnedPermit {
     limiter: Arc<ConcurrencyLimiter>,
 }
 
-/// [`WAITERS_MAX`] callers wait already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("limit reached: at most {WAITERS_MAX} callers can wait")]
-pub struct QueueFull;
-
 impl ConcurrencyLimiter {
     /// Returns a limiter that lets `limit` permits be held at once.
     ///
@@ -93,8 +89,8 @@ impl ConcurrencyLimiter {
     /// polled nor dropped holds up the line behind it. It needs no particular runtime.
     ///
     /// # Errors
-    /// [`QueueFull`] if too many wait already.
-    pub async fn acquire(&self) -> Result<Permit<'_>, QueueFull> {
+    /// [`AcquireError::QueueFull`] if too many wait already.
+    pub async fn acquire(&self) -> Result<Permit<'_>, AcquireError> {
         self.enter().await?;
         Ok(Permit { limiter: self })
     }
@@ -102,8 +98,8 @@ impl ConcurrencyLimiter {
     /// Waits for a permit that is not bound to this reference.
     ///
     /// # Errors
-    /// [`QueueFull`] if too many wait already.
-    pub async fn acquire_owned(self: Arc<Self>) -> Result<OwnedPermit, QueueFull> {
+    /// [`AcquireError::QueueFull`] if too many wait already.
+    pub async fn acquire_owned(self: Arc<Self>) -> Result<OwnedPermit, AcquireError> {
         self.enter().await?;
         Ok(OwnedPermit { limiter: self })
     }
@@ -111,8 +107,8 @@ impl ConcurrencyLimiter {
     /// Waits for a permit, blocking this thread.
     ///
     /// # Errors
-    /// [`QueueFull`] if too many wait already.
-    pub fn acquire_blocking(&self) -> Result<Permit<'_>, QueueFull> {
+    /// [`AcquireError::QueueFull`] if too many wait already.
+    pub fn acquire_blocking(&self) -> Result<Permit<'_>, AcquireError> {
         let mut waiting = PermitWaiter { limiter: self, place: QueuePlace::default() };
         // The wait has no deadline, so the clock is never read.
         block_on(&MonotonicClock, |waker, _| waiting.poll(waker))?;
@@ -145,7 +141,7 @@ impl ConcurrencyLimiter {
         self.queue().line.len()
     }
 
-    async fn enter(&self) -> Result<(), QueueFull> {
+    async fn enter(&self) -> Result<(), AcquireError> {
         let mut waiting = PermitWaiter { limiter: self, place: QueuePlace::default() };
         std::future::poll_fn(|cx| waiting.poll(cx.waker())).await
     }
@@ -186,7 +182,7 @@ struct PermitWaiter<'a> {
 }
 
 impl PermitWaiter<'_> {
-    fn poll(&mut self, waker: &Waker) -> Poll<Result<(), QueueFull>> {
+    fn poll(&mut self, waker: &Waker) -> Poll<Result<(), AcquireError>> {
         let (result, calls) = {
             let mut queue = self.limiter.queue();
             if queue.enter(&self.place) {
@@ -195,7 +191,7 @@ impl PermitWaiter<'_> {
             } else {
                 match queue.line.wait(&mut self.place, Cost::ONE, waker) {
                     Ok(calls) => (Poll::Pending, calls),
-                    Err(_) => return Poll::Ready(Err(QueueFull)),
+                    Err(_) => return Poll::Ready(Err(AcquireError::QueueFull)),
                 }
             }
         };

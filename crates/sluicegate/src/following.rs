@@ -32,21 +32,14 @@ const UNREADABLE_MAX: usize = 1_000;
 /// The latest instant that is accepted from Redis: like every number there, exact in a double.
 const SINCE_MS_MAX: u64 = (1 << 53) - 1;
 
-/// Options of an engine that follows published policies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Following {
-    /// Number of servers and programs that share the limits: without Redis each enforces that part of
-    /// them. `None`: the number that the servers publish, or 1.
-    pub nodes: Option<NonZeroU32>,
-}
-
 /// The state of an engine that follows published policies: their revision, versions and problems.
 ///
 /// Each step is a call, so that tests need not wait; [`Engine::following`] makes both calls when they are
 /// due.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyFollower {
-    options: Following,
+    /// See [`Engine::following`].
+    nodes: Option<NonZeroU32>,
     revision: Option<i64>,
     /// The last look found an earlier revision than the one that is held.
     went_back: bool,
@@ -62,39 +55,33 @@ pub struct FollowingEngine {
     task: JoinHandle<()>,
 }
 
-/// The reason for which an engine cannot follow.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FollowError {
-    /// The configuration of Redis cannot be used.
-    #[error(transparent)]
-    Config(#[from] RedisConfigError),
-}
-
 impl Engine<RedisStore> {
     /// Returns an engine that decides in the Redis of `config`, by the policies that servers publish there: those
     /// of a catalog, or of files. An edit is in force within a second.
+    ///
+    /// `nodes` is the number of servers and programs that share the limits: without Redis each enforces that part of
+    /// them. `None`: the number that the servers publish, or 1.
     ///
     /// While Redis does not answer, policies that were read stay in force and decide by
     /// `on_store_failure`; before the first read every policy is unknown.
     ///
     /// # Errors
-    /// [`FollowError`] if `config` cannot be used. A Redis that does not answer yet is no error.
+    /// [`RedisConfigError`] if `config` cannot be used. A Redis that does not answer yet is no error.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and IO.
     pub async fn following(
         config: &RedisConfig,
-        options: Following,
-    ) -> Result<FollowingEngine, FollowError> {
+        nodes: Option<NonZeroU32>,
+    ) -> Result<FollowingEngine, RedisConfigError> {
         let store = RedisStore::start(config)?;
         // The first look shows whether it answers.
         store.ready().await.ok();
         let engine = Self::new(PolicySet::default(), store, Arc::new(SteadyClock::new()));
         // The first look sets the number that servers publish; until then there is no policy to decide by.
-        let failure = StoreFailure::shared_by(options.nodes.unwrap_or(NonZeroU32::MIN));
+        let failure = StoreFailure::shared_by(nodes.unwrap_or(NonZeroU32::MIN));
         let engine = Arc::new(engine.with_fallback(failure));
-        let mut follower = PolicyFollower::new(options);
+        let mut follower = PolicyFollower::new(nodes);
         let revisions = engine.store().revisions();
         follower.look(&engine).await.ok();
         let follower = Arc::new(Mutex::new(follower));
@@ -142,8 +129,8 @@ impl Drop for FollowingEngine {
 
 impl PolicyFollower {
     /// Returns a follower that holds no policies yet.
-    pub fn new(options: Following) -> Self {
-        Self { options, ..Self::default() }
+    pub fn new(nodes: Option<NonZeroU32>) -> Self {
+        Self { nodes, ..Self::default() }
     }
 
     /// The revision that is held; `None` before the first read.
@@ -209,7 +196,7 @@ impl PolicyFollower {
     /// Takes over the clock and the number of nodes that servers use.
     fn set_up<O: Observer>(&self, head: &PublishedPolicies, engine: &Engine<RedisStore, O>) {
         engine.store().set_clock(head.clock);
-        let nodes = self.options.nodes.or_else(|| head.nodes.and_then(NonZeroU32::new));
+        let nodes = self.nodes.or_else(|| head.nodes.and_then(NonZeroU32::new));
         engine.set_nodes(nodes.unwrap_or(NonZeroU32::MIN));
     }
 

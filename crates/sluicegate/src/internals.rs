@@ -12,7 +12,7 @@ pub use sluicegate_store as store;
 pub use crate::clock::{ClockError, WallClock};
 #[cfg(feature = "engine")]
 pub use crate::engine::{
-    BatchError, BatchOutcome, Charged, ChargedBatch, ExplainedLease, Explanation, HELD_MAX, Limits,
+    BatchError, BatchOutcome, ChargedBatch, ExplainedLease, Explanation, HELD_MAX, Limits,
     ObservedRequest, Observer, SettleError, Settled, Settlement, Uncharged, settled_rules,
 };
 #[cfg(feature = "redis")]

@@ -95,20 +95,20 @@ mod wait;
 
 #[cfg(feature = "quanta")]
 pub use clock::QuantaClock;
-pub use clock::{CachedClock, CachedClockError, Clock, ManualClock, MonotonicClock, SteadyClock};
-pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
+pub use clock::{CachedClock, Clock, ManualClock, MonotonicClock, SteadyClock};
+pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit};
 #[cfg(feature = "engine")]
 pub use engine::{
-    Admission, Answer, DecideError, Disposition, Engine, Mode, Patience, Request, StoreFailure,
-    Turn,
+    Admission, Answer, Charged, DecideError, Disposition, Engine, Mode, Patience, Request,
+    StoreFailure, Turn,
 };
 #[cfg(feature = "redis")]
-pub use following::{FollowError, Following, FollowingEngine};
-pub use keyed::{KeyedError, KeyedRateLimiter};
+pub use following::FollowingEngine;
+pub use keyed::KeyedRateLimiter;
 #[cfg(feature = "engine")]
-pub use lease::LeaseOptions;
+pub use lease::LEASE_PATIENCE;
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
-pub use sluicegate_kernel::algorithm::{Delay, WindowKind};
+pub use sluicegate_kernel::algorithm::Delay;
 pub use sluicegate_kernel::{
     Cost, Decision, FixedWindow, LeakyBucket, Micros, PermitId, RangeError, Rate, Rule,
     SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, Verb,

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs};
 
-use sluicegate_kernel::algorithm::{Delay, WindowKind};
+use sluicegate_kernel::algorithm::Delay;
 use sluicegate_kernel::{
     Concurrency, Cost, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, PermitId, RangeError,
     Rate, Rule, RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup,
@@ -94,7 +94,7 @@ fn rule(name: &str) -> Result<Rule, RangeError> {
     Ok(match name {
         "token_bucket" => TokenBucket::new(rate, LIMIT)?.into(),
         "leaky_bucket" => LeakyBucket::new(rate, LIMIT - 1, Delay::None)?.into(),
-        "fixed_window" => FixedWindow::new(LIMIT, WindowKind::Epoch(hour))?.into(),
+        "fixed_window" => FixedWindow::epoch(LIMIT, hour)?.into(),
         "sliding_counter" => SlidingCounter::new(LIMIT, hour)?.into(),
         "smooth_bursty" => SmoothBursty::new(rate, hour)?.into(),
         "smooth_warmup" => SmoothWarmup::new(rate, hour, 3.0)?.into(),

@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use sluicegate::internals::http::{AddressKey, V6Prefix};
 use sluicegate::{Clock, Cost, KeyedRateLimiter, Micros, Rate, TokenBucket};
-use sluicegate_kernel::RuleSet;
 
 use super::problem::ApiProblem;
 use crate::catalog::RecentAddresses;
@@ -187,8 +186,8 @@ pub(super) fn limiter(
 ) -> KeyedRateLimiter<str> {
     let rate = Rate::new(per_span, span);
     let rule = rate.and_then(|rate| TokenBucket::new(rate, at_once));
-    let rules = RuleSet::single("attempts", rule.expect("the rate makes sense"));
-    KeyedRateLimiter::with_rules(rules, KEYS_MAX, Arc::clone(clock))
+    let rule = rule.expect("the rate makes sense").into();
+    KeyedRateLimiter::with_rules([("attempts", rule)], KEYS_MAX, Arc::clone(clock))
         .expect("a token bucket is served")
 }
 

@@ -54,18 +54,6 @@ pub enum WindowKind {
     Calendar(CalendarUnit, Box<str>),
 }
 
-impl WindowKind {
-    /// Windows of this length that begin at multiples of it since the epoch.
-    pub fn epoch(length: impl Into<Micros>) -> Self {
-        Self::Epoch(length.into())
-    }
-
-    /// Windows of this length, each of which begins with a key's first request.
-    pub fn first(length: impl Into<Micros>) -> Self {
-        Self::First(length.into())
-    }
-}
-
 /// A unit of the calendar. Weeks begin on Monday (ISO 8601).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CalendarUnit {
@@ -87,6 +75,22 @@ pub struct FixedWindowState {
 }
 
 impl FixedWindow {
+    /// At most `limit` permits per window of this length. Windows begin at multiples of it since the epoch.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn epoch(limit: u64, length: impl Into<Micros>) -> Result<Self, RangeError> {
+        Self::new(limit, WindowKind::Epoch(length.into()))
+    }
+
+    /// At most `limit` permits per window of this length. A window begins with a key's first request.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn first(limit: u64, length: impl Into<Micros>) -> Result<Self, RangeError> {
+        Self::new(limit, WindowKind::First(length.into()))
+    }
+
     /// At most `limit` permits per window of `kind`.
     ///
     /// # Errors

@@ -23,8 +23,8 @@ fn rules() -> Vec<Rule> {
         TokenBucket::new(rate, LIMIT).unwrap().with_initial(1).unwrap().into(),
         TokenBucket::new(rate, LIMIT).unwrap().refilled_by_interval().into(),
         LeakyBucket::new(rate, LIMIT - 1, Delay::None).unwrap().into(),
-        FixedWindow::new(LIMIT, WindowKind::Epoch(SPAN)).unwrap().into(),
-        FixedWindow::new(LIMIT, WindowKind::First(SPAN)).unwrap().into(),
+        FixedWindow::epoch(LIMIT, SPAN).unwrap().into(),
+        FixedWindow::first(LIMIT, SPAN).unwrap().into(),
         FixedWindow::new(LIMIT, year).unwrap().into(),
         SlidingWindow::new(LIMIT, SPAN, 5).unwrap().into(),
         SlidingCounter::new(LIMIT, SPAN).unwrap().into(),
@@ -88,7 +88,7 @@ fn what_is_left_falls_with_every_permit_down_to_none() {
 fn of_several_rules_the_one_with_the_least_left_counts() {
     let all = rules();
     let named = |name: &str, rule: &Rule| NamedRule { name: name.into(), rule: rule.clone() };
-    let wide = FixedWindow::new(1_000, WindowKind::Epoch(SPAN)).unwrap().into();
+    let wide = FixedWindow::epoch(1_000, SPAN).unwrap().into();
     let both = RuleSet::new(vec![named("wide", &wide), named("log", &all[9])]).unwrap();
     let mut states = States::default();
     for permit in 0..4 {

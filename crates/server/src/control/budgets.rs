@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sluicegate::internals::ExplainedLease;
 use sluicegate::internals::http::{AddressKey, V6Prefix};
-use sluicegate::internals::{Charged, ExplainedLease};
 use sluicegate::policy::PolicySet;
-use sluicegate::{Answer, Cost, DecideError, Decision, Micros, Mode, Request, Verb};
+use sluicegate::{Answer, Charged, Cost, DecideError, Decision, Micros, Mode, Request, Verb};
 use sluicegate_control::api::{
     Budget, BudgetError, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest,
     ExplainedKey, KeyOutlook, LeasedPermits, RuleOutlook, StoreFuture, ToExplain,

@@ -12,7 +12,7 @@ use sluicegate::internals::kernel::{Moment, RuleSet, States};
 use sluicegate::internals::store::Executed as Effect;
 use sluicegate::policy::PolicySet;
 use sluicegate::store::StoreError;
-use sluicegate::{Cost, Engine, LeaseOptions, Micros, Mode, Request, StoreFailure, Verb};
+use sluicegate::{Cost, Engine, LEASE_PATIENCE, Micros, Mode, Request, StoreFailure, Verb};
 
 use super::Case;
 use super::level::Level;
@@ -165,7 +165,7 @@ impl<'c> Fleet<'c> {
         let engine = Engine::new(PolicySet::default(), store.clone(), Arc::clone(&self.clock) as _)
             .with_fallback(StoreFailure { nodes, keys_max: KEYS_REMEMBERED });
         let engine = match self.leases {
-            true => engine.with_leases(LeaseOptions::default()),
+            true => engine.with_leases(LEASE_PATIENCE),
             false => engine,
         };
         engine.set_policies_as_of(self.policies.clone(), |_| Some(Micros::new(BEGIN)));

@@ -1,6 +1,7 @@
 //! A clock that one thread reads for all others.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -47,29 +48,19 @@ struct CachedTime {
     stop: AtomicBool,
 }
 
-/// The reason for which a [`CachedClock`] cannot be made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CachedClockError {
-    /// The interval is too short or too long.
-    #[error(transparent)]
-    Interval(#[from] RangeError),
-    /// The thread could not be started.
-    #[error("cannot start the clock thread")]
-    Thread(#[source] std::io::Error),
-}
-
 impl CachedClock {
     /// Returns a clock that is read anew every `interval`, 50 µs to 1 s. 1 ms is a good one.
     ///
     /// # Errors
-    /// [`CachedClockError`] if the interval is outside that range or the thread does not start.
-    pub fn new(interval: Duration) -> Result<Self, CachedClockError> {
+    /// [`io::ErrorKind::InvalidInput`] if the interval is outside that range; another error if the thread does not
+    /// start.
+    pub fn new(interval: Duration) -> io::Result<Self> {
         let interval_us = Micros::from(interval).get();
         if !(INTERVAL_US_MIN..=INTERVAL_US_MAX).contains(&interval_us) {
             let problem =
                 format!("`{interval_us}` is outside {INTERVAL_US_MIN}..={INTERVAL_US_MAX}");
-            return Err(RangeError::new("interval in µs", problem).into());
+            let error = RangeError::new("interval in µs", problem);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         let shared = Arc::new(CachedTime { now: AtomicU64::new(0), stop: AtomicBool::new(false) });
         let zero = MonotonicClock.now();
@@ -88,8 +79,10 @@ impl CachedClock {
             }
         };
         let thread = thread::Builder::new().name("sluicegate-clock".to_owned()).spawn(upkeep);
-        let thread = thread.map_err(CachedClockError::Thread)?;
-        Ok(Self { shared, interval, thread: Some(thread) })
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot start the clock thread: {error}"))
+        };
+        Ok(Self { shared, interval, thread: Some(thread.map_err(named)?) })
     }
 
     /// The interval at which the time is read.

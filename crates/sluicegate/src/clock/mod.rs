@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Instant, SystemTime};
 
-pub use cached::{CachedClock, CachedClockError};
+pub use cached::CachedClock;
 pub use manual::{ClockError, ManualClock};
 use sluicegate_kernel::Micros;
 pub use steady::SteadyClock;

@@ -30,6 +30,7 @@ impl Charged {
     }
 }
 
+#[doc(hidden)]
 impl From<Executed> for Charged {
     fn from(executed: Executed) -> Self {
         match executed {
@@ -41,7 +42,6 @@ impl From<Executed> for Charged {
 
 impl DecideError {
     /// The effect of the request on its budget: [`Charged::Unknown`] where the store may have executed it.
-    #[doc(hidden)]
     pub fn charged(&self) -> Charged {
         match self {
             Self::Store(error) => error.executed().into(),

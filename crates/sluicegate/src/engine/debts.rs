@@ -310,7 +310,6 @@ impl Default for Accounts {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_kernel::algorithm::WindowKind;
     use sluicegate_kernel::{Carry, FixedWindow, NamedRule, Rate, TokenBucket};
     use sluicegate_store::{KeyHash, MemoryStore, Quota, RuleOrigin};
 
@@ -319,8 +318,8 @@ mod tests {
     const NOW: Moment<'_> = Moment::new(Micros::from_secs(100));
 
     fn quota(name: &str, limit: u64) -> NamedRule {
-        let day = WindowKind::epoch(Micros::from_secs(86_400));
-        NamedRule::new(name, FixedWindow::new(limit, day).expect("a quota"))
+        let day = Micros::from_secs(86_400);
+        NamedRule::new(name, FixedWindow::epoch(limit, day).expect("a quota"))
     }
 
     fn set(rules: Vec<NamedRule>) -> Arc<RuleSet> {

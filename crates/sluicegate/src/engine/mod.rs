@@ -49,7 +49,7 @@ use sluicegate_policy::{PolicySet, RulesInForce};
 use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, RuleOrigin, Store};
 
 use crate::clock::{Clock, SteadyClock};
-use crate::lease::{LeaseOptions, LeaseStats, LeasedKey, Leasing};
+use crate::lease::{LeaseStats, LeasedKey, Leasing};
 use account::Debtor;
 pub use all::{BatchError, BatchOutcome, ChargedBatch};
 use answer::Ruling;
@@ -213,11 +213,15 @@ impl<S> Engine<S> {
     /// as far as the store [leases](Store::leases), the clock is [steady](Clock::steady), the policies permit
     /// it, and [`keep_leases`](Self::keep_leases) runs. Leases never admit more. Call
     /// [`with_fallback`](Self::with_fallback) first: an engine without fallback counts as the only one.
+    ///
+    /// `patience` is the longest time until an answer about a lease is accepted: the deadline of the store or longer,
+    /// at most 250 ms; [`LEASE_PATIENCE`](crate::LEASE_PATIENCE) suits most. The permits of a process that crashes come
+    /// back that much later.
     #[must_use]
-    pub fn with_leases(self, options: LeaseOptions) -> Self {
+    pub fn with_leases(self, patience: Micros) -> Self {
         let guard =
             self.guard.unwrap_or_else(|| StoreGuard::new(StoreFailure::shared_by(NonZeroU32::MIN)));
-        let leasing = Leasing::new(options, Arc::clone(&self.clock));
+        let leasing = Leasing::new(patience, Arc::clone(&self.clock));
         Self { guard: Some(guard.with_leases(leasing)), ..self }
     }
 }

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_note_ends_with_the_window_or_when_one_permit_is_back() {
-        let minute = WindowKind::epoch(Micros::from_secs(60));
+        let minute = WindowKind::Epoch(Micros::from_secs(60));
         assert_eq!(window(FixedWindow::new(9, minute.clone()).unwrap()), Some(minute));
         let month = WindowKind::Calendar(CalendarUnit::Month, "UTC".into());
         assert_eq!(window(FixedWindow::new(9, month.clone()).unwrap()), Some(month.clone()));
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn no_two_budgets_have_the_same_note() {
         let key = |name: &'static str, key: &'static [u8], rule| {
-            let rules = rules_of(&WindowKind::epoch(Micros::SECOND)).expect("it is a window");
+            let rules = rules_of(&WindowKind::Epoch(Micros::SECOND)).expect("it is a window");
             key_of(&ResolvedBudget { name: name.into(), ..noted(key, &rules) }, rule)
         };
         assert_ne!(key("a", b"k", "r"), key("a", b"l", "r"));

@@ -11,12 +11,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use sluicegate_kernel::{
-    Cost, Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Verb, Verdict,
+    Cost, Decision, Micros, Moment, NamedRule, Outcome, Retry, Rule, RuleSet, Verb, Verdict,
 };
 use sluicegate_store::{KeyHash, MemoryStore};
 
 use self::lines::KeyLines;
 use crate::clock::{Clock, MonotonicClock};
+use crate::limiter::LimiterError;
 
 /// A limiter with one set of rules for all keys of type `K`, each key with a budget of its own.
 ///
@@ -46,44 +47,51 @@ pub struct KeyedRateLimiter<K: ?Sized> {
     keys: PhantomData<fn(&K)>,
 }
 
-/// Rules that a [`KeyedRateLimiter`] cannot serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum KeyedError {
-    /// A concurrency rule hands out permits; use an `Engine`.
-    #[error("rules: a concurrency rule needs `acquire` and `release`; use the engine")]
-    Permits,
-    /// A calendar window needs a time zone; use an `Engine`.
-    #[error("rules: a calendar window needs a policy; use the engine")]
-    Calendar,
-}
-
 impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
     /// Returns a limiter that holds every key to `rule`, on the monotonic clock.
     ///
     /// # Errors
-    /// [`KeyedError`] for a rule that only the engine can serve.
-    pub fn new(rule: impl Into<Rule>, keys_max: usize) -> Result<Self, KeyedError> {
+    /// [`LimiterError`] for a rule that only the engine can serve.
+    pub fn new(rule: impl Into<Rule>, keys_max: usize) -> Result<Self, LimiterError> {
         let rule = rule.into();
         let rules = RuleSet::single(rule.algorithm(), rule);
-        Self::with_rules(rules, keys_max, Arc::new(MonotonicClock))
+        Self::of(rules, keys_max, Arc::new(MonotonicClock))
     }
 
-    /// Returns a limiter that holds every key to all of `rules`, with the time of `clock`.
+    /// Returns a limiter that holds every key to all of `rules`, each with its name, by the time of `clock`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sluicegate::{KeyedRateLimiter, ManualClock, Micros, SlidingWindow, TokenBucket};
+    ///
+    /// let burst = TokenBucket::new("10/s".parse()?, 20)?;
+    /// let hourly = SlidingWindow::new(1_000, Micros::from_secs(3_600), 10)?;
+    /// let rules = [("burst", burst.into()), ("hourly", hourly.into())];
+    /// let clock = Arc::new(ManualClock::default());
+    /// let limiter = KeyedRateLimiter::<str>::with_rules(rules, 100_000, clock)?;
+    /// assert!(limiter.try_acquire("alice"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// [`KeyedError`] for rules that only the engine can serve.
-    pub fn with_rules(
-        rules: RuleSet,
+    /// [`LimiterError`] for rules that only the engine can serve, and unless there are 1 to 8 of them, each with a name
+    /// of its own.
+    pub fn with_rules<'n>(
+        rules: impl IntoIterator<Item = (&'n str, Rule)>,
         keys_max: usize,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, KeyedError> {
+    ) -> Result<Self, LimiterError> {
+        let rules = rules.into_iter().map(|(name, rule)| NamedRule::new(name, rule));
+        Self::of(RuleSet::new(rules.collect())?, keys_max, clock)
+    }
+
+    fn of(rules: RuleSet, keys_max: usize, clock: Arc<dyn Clock>) -> Result<Self, LimiterError> {
         for named in rules.rules() {
             if named.rule.holds_permits() {
-                return Err(KeyedError::Permits);
+                return Err(LimiterError::Permits);
             }
             if named.rule.calendar().is_some() {
-                return Err(KeyedError::Calendar);
+                return Err(LimiterError::Calendar);
             }
         }
         let (rules, store) = (Arc::new(rules), MemoryStore::new(keys_max));
@@ -122,6 +130,7 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
     }
 
     /// The rules of every key.
+    #[doc(hidden)]
     pub fn rules(&self) -> &RuleSet {
         &self.rules
     }

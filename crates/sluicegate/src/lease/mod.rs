@@ -68,13 +68,9 @@ use table::Table;
 /// The verb in requests about leases; the store does not use it.
 static LOOK: Verb = Verb::Peek { cost: Cost::ONE };
 
-/// Options for leases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseOptions {
-    /// Longest time until an answer is accepted: the deadline of the store or longer, at most 250 ms. The permits of a
-    /// process that crashes come back that much later. 50 ms unless set.
-    pub patience: Micros,
-}
+/// The patience of leases that suits a store whose deadline is not longer: see
+/// [`Engine::with_leases`](crate::Engine::with_leases).
+pub const LEASE_PATIENCE: Micros = Micros::from_millis(50);
 
 /// A key of which this process holds permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,18 +141,12 @@ pub(crate) struct Lease {
     state: Mutex<KeyLease>,
 }
 
-impl Default for LeaseOptions {
-    fn default() -> Self {
-        Self { patience: Micros::from_millis(50) }
-    }
-}
-
 impl Leasing {
-    pub(crate) fn new(options: LeaseOptions, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(patience: Micros, clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
             holder: Holder(fastrand::u64(1..)),
-            patience: options.patience.min(Micros::new(LEASE_PATIENCE_MAX_US)),
+            patience: patience.min(Micros::new(LEASE_PATIENCE_MAX_US)),
             table: Table::new(),
             hot_keys: HotKeyDetector::new(),
             counts: Arc::default(),

@@ -1,18 +1,24 @@
 //! Errors of a limiter that cannot be made, and of a caller that did not pass.
 
-use sluicegate_kernel::{Micros, RangeError};
+use sluicegate_kernel::{Micros, RangeError, RuleSetError};
 
 use crate::wait::WAITERS_MAX;
 
-/// A rule that a [`RateLimiter`](crate::RateLimiter) cannot serve.
+/// A rule that a limiter cannot serve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimiterError {
     /// A number is outside its range.
     #[error(transparent)]
     Range(#[from] RangeError),
-    /// A concurrency rule hands out permits; use [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
-    #[error("rule: `concurrency` is not supported; use `ConcurrencyLimiter`")]
+    /// The names of rules are not good, or there are too many rules.
+    #[error("rules: {0}")]
+    Rules(#[from] RuleSetError),
+    /// A concurrency rule hands out permits; use [`ConcurrencyLimiter`](crate::ConcurrencyLimiter), or an engine
+    /// for permits of each key.
+    #[error(
+        "rule: `concurrency` is not supported; use `ConcurrencyLimiter`, or the engine for keys"
+    )]
     Permits,
     /// A calendar window needs a time zone; use an engine.
     #[error("rule: a calendar window needs a policy; use the engine")]

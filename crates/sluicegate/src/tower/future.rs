@@ -61,7 +61,7 @@ struct Call<S, In> {
 #[cfg(feature = "tokio")]
 type Sleep = tokio::time::Sleep;
 
-/// Without a timer nothing is delayed; see [`Hold::Never`](super::Hold::Never).
+/// Without a timer nothing is delayed; see [`Hold::Never`](super::limiter::Hold::Never).
 #[cfg(not(feature = "tokio"))]
 type Sleep = std::future::Ready<()>;
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use ::http::Response;
 use ::http::request::Parts;
+#[cfg(feature = "tokio")]
+use sluicegate_kernel::Micros;
 use sluicegate_kernel::ruleset::is_name;
-use sluicegate_kernel::{Cost, RuleSetError};
+use sluicegate_kernel::{Cost, Decision, RuleSetError};
 #[cfg(feature = "engine")]
 use sluicegate_store::Store;
 use tower_layer::Layer;
@@ -16,7 +18,7 @@ use super::key::KeyExtractor;
 use super::limiter::{Hold, LayerLimiter};
 #[cfg(feature = "engine")]
 use super::policies::{PolicyLimiter, PolicyName};
-use super::respond::{Denied, Responder};
+use super::respond::Responder;
 use super::service::RateLimit;
 #[cfg(feature = "engine")]
 use crate::engine::{Engine, Observer};
@@ -46,7 +48,7 @@ use crate::keyed::KeyedRateLimiter;
 /// ```
 /// use std::sync::Arc;
 /// use http::{Request, Response, StatusCode};
-/// use sluicegate::tower::{RateLimitLayer, Shared};
+/// use sluicegate::tower::RateLimitLayer;
 /// use sluicegate::{KeyedRateLimiter, Rate, TokenBucket};
 /// use tower::{Layer, ServiceExt};
 ///
@@ -57,7 +59,7 @@ use crate::keyed::KeyedRateLimiter;
 /// let hello = tower::service_fn(async |_: Request<()>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new("hello".to_owned()))
 /// });
-/// let service = RateLimitLayer::new(limiter, Shared).layer(hello);
+/// let service = RateLimitLayer::new(limiter, ()).layer(hello);
 ///
 /// let first = service.clone().oneshot(Request::new(())).await?;
 /// assert_eq!(first.headers()["ratelimit"], "\"token_bucket\";r=0;t=1");
@@ -177,24 +179,38 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
         self
     }
 
-    /// Sets the treatment of requests that may pass only later.
+    /// Delays no request: one that may pass only later is refused, and `Retry-After` contains the wait.
+    ///
+    /// By default a request is delayed if its rule requires that (`leaky_bucket`), as long as it requires, or its policy
+    /// (`overflow: queue`), up to a minute. Without the feature `tokio` none is delayed, since a delay needs a timer.
     ///
     /// A request that is delayed has been charged; it stays charged if the client goes away. The number
     /// of requests that are delayed at once is bounded by the burst or the longest wait of each key; to
     /// bound it over all keys, put a limit on concurrency in front. A delay panics outside a tokio
     /// runtime with its timer enabled.
     #[must_use]
-    pub fn hold(mut self, hold: Hold) -> Self {
-        self.limit.hold = hold;
+    pub fn hold_never(mut self) -> Self {
+        self.limit.hold = Hold::Never;
         self
     }
 
-    /// Lets `response` make the response to a refused request; by default it is 429 with a problem
-    /// document. `Retry-After` and the other header fields are added to it.
+    /// Delays each request that may pass only later, up to this long, and books its place: `token_bucket`,
+    /// `leaky_bucket` and the `smooth_*` rules book the future. Other rules refuse it. Under a policy it is delayed as
+    /// [by default](Self::hold_never), up to this long.
+    #[cfg(feature = "tokio")]
+    #[must_use]
+    pub fn hold_up_to(mut self, max_wait: impl Into<Micros>) -> Self {
+        self.limit.hold = Hold::UpTo(max_wait.into());
+        self
+    }
+
+    /// Lets `response` make the response to a refused request, of the request without its body, the refusal, and the
+    /// name of the rule that refused, as in the header fields. By default it is 429 with a problem document.
+    /// `Retry-After` and the other header fields are added to it.
     #[must_use]
     pub fn on_denied(
         mut self,
-        response: impl Fn(&Denied<'_>) -> Response<String> + Send + Sync + 'static,
+        response: impl Fn(&Parts, &Decision, &str) -> Response<String> + Send + Sync + 'static,
     ) -> Self {
         self.limit.responder.on_denied = Some(Arc::new(response));
         self

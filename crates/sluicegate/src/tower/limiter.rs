@@ -30,8 +30,7 @@ pub(super) struct LayerRequest<'a> {
 /// The treatment of a request that may pass, but only later: because a leaky bucket delays it, or
 /// another rule would let it pass in a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Hold {
+pub(super) enum Hold {
     /// The request is refused, and `Retry-After` contains the wait. The only choice without the feature
     /// `tokio`, since a delay needs a timer.
     Never,
@@ -93,14 +92,6 @@ pub(super) enum Undecided {
     SetUp(String),
     /// The store does not answer, and there is no decision without it.
     Unavailable(String),
-}
-
-impl Hold {
-    /// Returns the hold for delays up to `max_wait`: see [`Hold::UpTo`].
-    #[cfg(feature = "tokio")]
-    pub fn up_to(max_wait: impl Into<Micros>) -> Self {
-        Self::UpTo(max_wait.into())
-    }
 }
 
 impl Default for Hold {

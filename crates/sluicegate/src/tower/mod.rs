@@ -38,10 +38,8 @@ mod policies;
 mod respond;
 mod service;
 
-pub use key::{ForwardedFor, Header, Key, KeyError, KeyExtractor, PeerAddr, Shared};
+pub use key::{ForwardedFor, Header, Key, KeyError, KeyExtractor, PeerAddr};
 pub use layer::RateLimitLayer;
-pub use limiter::Hold;
-pub use respond::Denied;
 
 pub use crate::http::HeaderFormat;
 

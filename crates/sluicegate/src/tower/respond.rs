@@ -21,20 +21,8 @@ const LOG_EVERY: Micros = Micros::SECOND;
 /// Seconds after which clients may retry if the store does not answer: it may be back by then.
 const RETRY_S: u64 = 1;
 
-/// A request that was refused.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Denied<'a> {
-    /// The request without its body.
-    pub request: &'a Parts,
-    /// The refusal.
-    pub decision: &'a Decision,
-    /// The name of the rule that refused, as in the header fields.
-    pub rule: &'a str,
-}
-
 /// A function that makes a response to a refused request.
-pub(super) type OnDenied = Arc<dyn Fn(&Denied<'_>) -> Response<String> + Send + Sync>;
+pub(super) type OnDenied = Arc<dyn Fn(&Parts, &Decision, &str) -> Response<String> + Send + Sync>;
 
 /// The writer of decisions into responses.
 #[derive(Clone)]
@@ -60,7 +48,7 @@ impl Responder {
     pub(super) fn denied(&self, ruling: &Ruling, request: &Parts) -> Response<String> {
         let (decision, rule) = (&ruling.decision, &*self.name_of(&ruling.rules, ruling.rule));
         let mut response = match &self.on_denied {
-            Some(on_denied) => on_denied(&Denied { request, decision, rule }),
+            Some(on_denied) => on_denied(request, decision, rule),
             None => problem_response(
                 StatusCode::TOO_MANY_REQUESTS,
                 problem::quota_exceeded([rule], decision),

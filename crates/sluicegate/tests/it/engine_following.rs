@@ -10,9 +10,7 @@ use serde_json::Value as Json;
 use sluicegate::internals::PolicyFollower;
 use sluicegate::policy::PolicySet;
 use sluicegate::store::redis::{RedisConfig, RedisStore};
-use sluicegate::{
-    Clock, Cost, DecideError, Engine, Following, Request, SteadyClock, StoreFailure, Verb,
-};
+use sluicegate::{Clock, Cost, DecideError, Engine, Request, SteadyClock, StoreFailure, Verb};
 use sluicegate_conformance::{HashFields, Life, PolicyStep, load_policies};
 use sluicegate_policy::Policy;
 use sluicegate_store::redis::{
@@ -121,7 +119,7 @@ async fn publish(store: &RedisStore, revision: i64, limits: &BTreeMap<&str, u64>
 async fn an_edit_is_in_force_soon_and_the_budget_is_shared_with_a_server() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let server = connect(&redis).await;
-    let engine = Engine::following(&config(&redis), Following::default()).await.expect("it can");
+    let engine = Engine::following(&config(&redis), None).await.expect("it can");
     let ask = async |app, verb| {
         let request = Request { app, ..Request::new("orders", Some(b"alice"), verb) };
         engine.turn().decide(&request).await
@@ -156,7 +154,7 @@ async fn a_policy_of_a_later_version_goes_a_damaged_one_stays_and_both_are_named
     let redis = need!(RedisServer::start(Options::default()).await);
     let server = connect(&redis).await;
     publish(&server, 1, &BTreeMap::from([("mails", 3), ("orders", 5)])).await;
-    let engine = Engine::following(&config(&redis), Following::default()).await.expect("it can");
+    let engine = Engine::following(&config(&redis), None).await.expect("it can");
     assert_eq!(engine.revision(), Some(1));
     let limit = |name| {
         let policies = engine.policies();
@@ -276,7 +274,7 @@ async fn a_program_that_starts_while_an_edit_is_on_its_way_does_not_undo_it() {
     let check = || Request::new("orders", Some(b"alice"), Verb::Check { cost: Cost::ONE });
     server.turn().decide(&check()).await.expect("it is decided");
 
-    let late = Engine::following(&config(&redis), Following::default()).await.expect("it can");
+    let late = Engine::following(&config(&redis), None).await.expect("it can");
     assert_eq!(late.revision(), Some(1));
     let mut passed = 1;
     for _ in 0..10 {

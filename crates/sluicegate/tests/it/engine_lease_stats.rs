@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use sluicegate::internals::LeaseStats;
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::StoreError;
-use sluicegate::{Cost, Engine, LeaseOptions, ManualClock, Micros, Mode, Request, Verb};
+use sluicegate::{Cost, Engine, LEASE_PATIENCE, ManualClock, Micros, Mode, Request, Verb};
 use sluicegate_kernel::lease::{Leased, Message};
 use sluicegate_kernel::{LeaseReply, Moment};
 use sluicegate_store::{Store, StoreAnswer, StoreRequest};
@@ -66,7 +66,7 @@ fn engine() -> (Arc<Engine<Shared>>, Shared) {
     let store = Shared(Arc::new(OneKey { leased: Mutex::default(), answers: Semaphore::new(0) }));
     let clock = Arc::new(ManualClock::at(Micros::from_secs(1_000)));
     let engine = Engine::new(policies, store.clone(), clock);
-    (Arc::new(engine.with_leases(LeaseOptions::default())), store)
+    (Arc::new(engine.with_leases(LEASE_PATIENCE)), store)
 }
 
 async fn check(engine: &Arc<Engine<Shared>>) -> Mode {

@@ -12,7 +12,6 @@ use sluicegate::{
     AcquireError, Cost, Delay, KeyedRateLimiter, LeakyBucket, ManualClock, Rule, SlidingLog,
     TokenBucket, WAITERS_MAX,
 };
-use sluicegate_kernel::RuleSet;
 
 use crate::polling::{Calls, poll, poll_with};
 
@@ -20,7 +19,7 @@ type Limiter = KeyedRateLimiter<str>;
 
 fn manual(rule: impl Into<Rule>) -> (Arc<Limiter>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
-    let rules = RuleSet::single("burst", rule);
+    let rules = [("burst", rule.into())];
     let limiter = KeyedRateLimiter::with_rules(rules, 1_000, Arc::clone(&clock) as _).unwrap();
     (Arc::new(limiter), clock)
 }
@@ -185,7 +184,7 @@ fn a_thread_waits_as_a_task_does() {
 #[tokio::test(start_paused = true)]
 async fn tasks_keep_the_rate_of_their_key() {
     let clock = Arc::new(ManualClock::default());
-    let rules = RuleSet::single("burst", bucket("10/s", 1));
+    let rules = [("burst", bucket("10/s", 1).into())];
     let limiter = Limiter::with_rules(rules, 100, Arc::clone(&clock) as _).unwrap();
     let limiter = Arc::new(limiter);
     let tasks: Vec<_> = (0..4)

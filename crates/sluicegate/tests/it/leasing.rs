@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::StoreError;
 use sluicegate::{
-    Admission, Cost, Engine, LeaseOptions, ManualClock, Micros, Request, StoreFailure, Verb,
+    Admission, Cost, Engine, LEASE_PATIENCE, ManualClock, Micros, Request, StoreFailure, Verb,
 };
 use sluicegate_kernel::Moment;
 use sluicegate_store::lease::{LeaseReply, Leased, Message};
@@ -123,7 +123,7 @@ impl World {
         let policies = PolicySet::new(Document::parse(POLICIES).unwrap());
         let engine = Engine::new(policies, store.clone(), Arc::clone(&clock) as _)
             .with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN))
-            .with_leases(LeaseOptions::default());
+            .with_leases(LEASE_PATIENCE);
         let engine = Arc::new(engine);
         let keeper = Arc::clone(&engine);
         let keeper = tokio::spawn(async move { keeper.keep_leases().await });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
-use sluicegate::{ConcurrencyLimiter, QueueFull, WAITERS_MAX};
+use sluicegate::{AcquireError, ConcurrencyLimiter, WAITERS_MAX};
 
 use crate::polling::{Calls, poll, poll_with};
 
@@ -115,7 +115,7 @@ fn a_full_line_turns_the_next_away() {
     for waiting in &mut line {
         assert!(poll(waiting.as_mut()).is_pending());
     }
-    assert_eq!(limiter.acquire_blocking().unwrap_err(), QueueFull);
+    assert_eq!(limiter.acquire_blocking().unwrap_err(), AcquireError::QueueFull);
     drop(line);
     assert_eq!(limiter.waiting(), 0);
 }

@@ -12,8 +12,9 @@ use std::time::Duration;
 use sluicegate::{
     AcquireError, Clock, Cost, Decision, Delay, FixedWindow, LeakyBucket, ManualClock, Micros,
     Rate, RateLimiter, Rule, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
-    WAITERS_MAX, WindowKind,
+    WAITERS_MAX,
 };
+use sluicegate_kernel::algorithm::WindowKind;
 
 use crate::polling::{Calls, poll, poll_with};
 
@@ -329,7 +330,7 @@ fn guavas_limiters_let_the_next_one_pay() {
 
 #[test]
 fn windows_are_waited_for_too() {
-    let fixed = FixedWindow::new(1, WindowKind::First(Micros::SECOND)).unwrap();
+    let fixed = FixedWindow::first(1, Micros::SECOND).unwrap();
     let log = SlidingLog::new(1, Micros::SECOND).unwrap();
     for rule in [Rule::from(fixed), log.into()] {
         let (limiter, clock) = manual(rule);

@@ -9,13 +9,11 @@ use std::task::{Context, Poll};
 
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
-use sluicegate::internals::http::HeaderFormat;
-use sluicegate::tower::{Header, Hold, Key, KeyError, RateLimit, RateLimitLayer, Shared};
+use sluicegate::tower::{Header, HeaderFormat, Key, KeyError, RateLimit, RateLimitLayer};
 use sluicegate::{
     Cost, Delay, KeyedRateLimiter, LeakyBucket, ManualClock, Micros, Rate, Rule, SlidingLog,
     TokenBucket,
 };
-use sluicegate_kernel::{NamedRule, RuleSet};
 use tower::{Layer, Service, ServiceExt};
 
 /// A service that counts its calls and its polls for readiness, and is ready at the second poll.
@@ -58,7 +56,10 @@ impl Service<Request<()>> for Inner {
     }
 }
 
-fn limiter(rules: RuleSet, clock: &Arc<ManualClock>) -> Arc<KeyedRateLimiter<[u8]>> {
+fn limiter<const N: usize>(
+    rules: [(&str, Rule); N],
+    clock: &Arc<ManualClock>,
+) -> Arc<KeyedRateLimiter<[u8]>> {
     Arc::new(KeyedRateLimiter::with_rules(rules, 100, Arc::clone(clock) as _).unwrap())
 }
 
@@ -68,8 +69,8 @@ fn bucket(permits: u64, seconds: u64, burst: u64) -> Rule {
     TokenBucket::new(rate, burst).unwrap().into()
 }
 
-fn layer(rule: Rule, clock: &Arc<ManualClock>) -> RateLimitLayer<Shared> {
-    RateLimitLayer::new(limiter(RuleSet::single("burst", rule), clock), Shared)
+fn layer(rule: Rule, clock: &Arc<ManualClock>) -> RateLimitLayer<()> {
+    RateLimitLayer::new(limiter([("burst", rule)], clock), ())
 }
 
 async fn get<S>(service: &S) -> Response<String>
@@ -166,7 +167,7 @@ async fn a_cost_that_can_never_pass_has_no_retry_after() {
 #[tokio::test]
 async fn each_key_has_its_own_budget() {
     let clock = Arc::new(ManualClock::default());
-    let limiter = limiter(RuleSet::single("burst", bucket(1, 1, 1)), &clock);
+    let limiter = limiter([("burst", bucket(1, 1, 1))], &clock);
     let layer = RateLimitLayer::new(limiter, Header::new("x-api-key").unwrap());
     let service = layer.layer(Inner::default());
     let ask = async |key: &str| {
@@ -181,7 +182,7 @@ async fn each_key_has_its_own_budget() {
 #[tokio::test]
 async fn a_request_without_a_key_goes_no_further() {
     let clock = Arc::new(ManualClock::default());
-    let limiter = limiter(RuleSet::single("burst", bucket(1, 1, 1)), &clock);
+    let limiter = limiter([("burst", bucket(1, 1, 1))], &clock);
     let inner = Inner::default();
     let missing = RateLimitLayer::new(limiter.clone(), Header::new("x-api-key").unwrap())
         .layer(inner.clone());
@@ -202,10 +203,8 @@ async fn a_request_without_a_key_goes_no_further() {
 async fn the_rule_that_refused_is_named() {
     let clock = Arc::new(ManualClock::default());
     let hourly = SlidingLog::new(3, Micros::from_secs(3_600)).unwrap().into();
-    let rules = [("burst", bucket(2, 1, 2)), ("hourly", hourly)];
-    let rules = rules.map(|(name, rule)| NamedRule { name: name.into(), rule });
-    let limiter = limiter(RuleSet::new(rules.into()).unwrap(), &clock);
-    let layer = RateLimitLayer::new(limiter, Shared).named("api").unwrap();
+    let limiter = limiter([("burst", bucket(2, 1, 2)), ("hourly", hourly)], &clock);
+    let layer = RateLimitLayer::new(limiter, ()).named("api").unwrap();
     let service = layer.layer(Inner::default());
     let mut answers = Vec::new();
     for _ in 0..3 {
@@ -234,12 +233,8 @@ async fn the_rule_that_refused_is_named() {
 #[tokio::test]
 async fn of_two_rules_with_the_same_limit_the_one_that_refused_is_named() {
     let clock = Arc::new(ManualClock::default());
-    let rules = RuleSet::new(vec![
-        NamedRule { name: "quick".into(), rule: bucket(1, 1, 1) },
-        NamedRule { name: "slow".into(), rule: bucket(1, 60, 1) },
-    ]);
-    let service =
-        RateLimitLayer::new(limiter(rules.unwrap(), &clock), Shared).layer(Inner::default());
+    let rules = [("quick", bucket(1, 1, 1)), ("slow", bucket(1, 60, 1))];
+    let service = RateLimitLayer::new(limiter(rules, &clock), ()).layer(Inner::default());
     get(&service).await;
     let refused = get(&service).await;
     assert_eq!(field(refused.headers(), "ratelimit"), Some("\"slow\";r=0;t=60"));
@@ -269,8 +264,8 @@ async fn the_header_fields_are_a_choice() {
 #[tokio::test]
 async fn a_custom_response_to_a_refusal_still_says_when_to_come_again() {
     let clock = Arc::new(ManualClock::default());
-    let layer = layer(bucket(1, 7, 1), &clock).on_denied(|denied| {
-        let body = format!("{} {} {}", denied.rule, denied.request.uri, denied.decision.limit);
+    let layer = layer(bucket(1, 7, 1), &clock).on_denied(|request, decision, rule| {
+        let body = format!("{rule} {} {}", request.uri, decision.limit);
         Response::builder().status(503).header("x-mine", "1").body(body).unwrap()
     });
     let service = layer.layer(Inner::default());
@@ -283,9 +278,12 @@ async fn a_custom_response_to_a_refusal_still_says_when_to_come_again() {
 }
 
 /// Returns the delay of each of four requests at once, ms, or the seconds of its `Retry-After`.
-async fn held(rule: Rule, hold: Hold) -> Vec<Result<u128, String>> {
+async fn held(
+    rule: Rule,
+    hold: impl FnOnce(RateLimitLayer<()>) -> RateLimitLayer<()>,
+) -> Vec<Result<u128, String>> {
     let clock = Arc::new(ManualClock::default());
-    let service = layer(rule, &clock).hold(hold).layer(Inner::default());
+    let service = hold(layer(rule, &clock)).layer(Inner::default());
     let calls = std::iter::repeat_with(|| service.clone().call(Request::new(()))).take(4);
     let start = tokio::time::Instant::now();
     let mut answers = Vec::new();
@@ -306,19 +304,18 @@ fn refused(seconds: &str) -> Result<u128, String> {
 #[tokio::test(start_paused = true)]
 async fn a_leaky_bucket_holds_requests_back_as_long_as_it_says() {
     let rule = || LeakyBucket::new(Rate::per_second(1).unwrap(), 2, Delay::Above(0)).unwrap();
-    let as_told = held(rule().into(), Hold::AsTold).await;
+    let as_told = held(rule().into(), |layer| layer).await;
     assert_eq!(as_told, [Ok(0), Ok(1_000), Ok(2_000), refused("1")]);
-    assert_eq!(Hold::default(), Hold::AsTold);
     // Without delays, a request that would have to wait is refused, and not charged.
-    let never = held(rule().into(), Hold::Never).await;
+    let never = held(rule().into(), RateLimitLayer::hold_never).await;
     assert_eq!(never, [Ok(0), refused("1"), refused("1"), refused("1")]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_token_bucket_books_the_future_up_to_the_longest_wait() {
-    let never = held(bucket(1, 1, 2), Hold::AsTold).await;
+    let never = held(bucket(1, 1, 2), |layer| layer).await;
     assert_eq!(never, [Ok(0), Ok(0), refused("1"), refused("1")]);
-    let up_to = held(bucket(1, 1, 2), Hold::UpTo(Micros::SECOND)).await;
+    let up_to = held(bucket(1, 1, 2), |layer| layer.hold_up_to(Micros::SECOND)).await;
     assert_eq!(up_to, [Ok(0), Ok(0), Ok(1_000), refused("1")]);
 }
 
@@ -338,7 +335,7 @@ fn a_service_is_clone_send_and_sync_and_its_layer_too() {
     fn send<T: Send + 'static>(_: &T) {}
     let clock = Arc::new(ManualClock::default());
     let layer = layer(bucket(1, 1, 1), &clock);
-    let mut service: RateLimit<Inner, Shared> = layer.layer(Inner::default());
+    let mut service: RateLimit<Inner, ()> = layer.layer(Inner::default());
     check(&layer);
     check(&service);
     send(&service.call(Request::new(())));
@@ -347,7 +344,7 @@ fn a_service_is_clone_send_and_sync_and_its_layer_too() {
 #[tokio::test]
 async fn a_function_can_say_whose_budget_it_is_or_why_not() {
     let clock = Arc::new(ManualClock::default());
-    let limiter = limiter(RuleSet::single("burst", bucket(1, 1, 1)), &clock);
+    let limiter = limiter([("burst", bucket(1, 1, 1))], &clock);
     let key = |request: &Parts| match request.uri.query() {
         Some(user) => Key::new(user),
         None => Err(KeyError::Rejected("expected a user".to_owned())),

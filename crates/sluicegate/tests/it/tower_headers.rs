@@ -8,9 +8,9 @@ use sluicegate::internals::http::HeaderFormat;
 use sluicegate::internals::http::headers::{rate_limit, rate_limit_policy, retry_after};
 use sluicegate::{
     Decision, Delay, FixedWindow, LeakyBucket, Micros, Rate, Rule, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, WindowKind,
+    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
 };
-use sluicegate_kernel::algorithm::CalendarUnit;
+use sluicegate_kernel::algorithm::{CalendarUnit, WindowKind};
 use sluicegate_kernel::{Concurrency, Outcome, Retry};
 
 /// The items of a list: each with its string and its integer parameters.
@@ -66,8 +66,8 @@ fn a_policy_says_its_quota_and_its_window_in_whole_seconds() {
             &[("q", 10), ("w", 60)],
         ),
         (LeakyBucket::new(per_second(1), 9, Delay::None).unwrap().into(), &[("q", 10), ("w", 10)]),
-        (FixedWindow::new(10, WindowKind::Epoch(minute)).unwrap().into(), &[("q", 10), ("w", 60)]),
-        (FixedWindow::new(10, WindowKind::First(minute)).unwrap().into(), &[("q", 10), ("w", 60)]),
+        (FixedWindow::epoch(10, minute).unwrap().into(), &[("q", 10), ("w", 60)]),
+        (FixedWindow::first(10, minute).unwrap().into(), &[("q", 10), ("w", 60)]),
         (
             FixedWindow::new(10, WindowKind::Calendar(CalendarUnit::Month, "UTC".into()))
                 .unwrap()

@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{Request, StatusCode};
 use sluicegate::internals::http::address::parse_address;
 use sluicegate::internals::http::{AddressKey, TrustedProxies, V6Prefix};
-use sluicegate::tower::{ForwardedFor, Header, Key, KeyError, KeyExtractor, PeerAddr, Shared};
+use sluicegate::tower::{ForwardedFor, Header, Key, KeyError, KeyExtractor, PeerAddr};
 
 /// The request that `peer` sends with these `X-Forwarded-For` lines.
 fn request(peer: &str, lines: &[&[u8]]) -> Parts {
@@ -77,7 +77,7 @@ fn the_prefix_of_ipv6_is_configurable_and_leaves_ipv4_alone() {
         (48, "64:ff9b::192.0.2.1", "192.0.2.1"),
     ];
     for (bits, peer, expected) in cases {
-        let extractor = PeerAddr::default().with_v6_prefix(V6Prefix::new(bits).unwrap());
+        let extractor = PeerAddr::default().with_v6_prefix(bits).unwrap();
         let key = extractor.extract(&request(peer, &[])).unwrap();
         assert_eq!(address(&key), expected, "{peer}/{bits}");
     }
@@ -295,7 +295,7 @@ fn a_closure_is_an_extractor_and_all_may_share_one_budget() {
     let by_method = |request: &Parts| Key::new(request.method.as_str());
     let request = request("192.0.2.1", &[]);
     assert_eq!(by_method.extract(&request).unwrap().as_bytes(), b"GET");
-    assert_eq!(Shared.extract(&request).unwrap().as_bytes(), b"");
+    assert_eq!(().extract(&request).unwrap().as_bytes(), b"");
 }
 
 #[test]

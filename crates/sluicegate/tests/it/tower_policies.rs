@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{MemoryStore, StoreError};
-use sluicegate::tower::{Header, Hold, Key, KeyExtractor, PeerAddr, RateLimitLayer, Shared};
+use sluicegate::tower::{Header, Key, KeyExtractor, PeerAddr, RateLimitLayer};
 use sluicegate::{Clock, Cost, Disposition, Engine, ManualClock, Micros, StoreFailure};
 use sluicegate_kernel::Moment;
 use sluicegate_store::{Executed, Store, StoreAnswer, StoreRequest};
@@ -92,8 +92,8 @@ async fn get_with(
     layer.layer(tower::service_fn(inner)).oneshot(request).await.unwrap()
 }
 
-fn by(policy: &str) -> RateLimitLayer<Shared> {
-    RateLimitLayer::by_policy(memory(), policy, Shared)
+fn by(policy: &str) -> RateLimitLayer<()> {
+    RateLimitLayer::by_policy(memory(), policy, ())
 }
 
 fn field<'a>(response: &'a Response<String>, name: &str) -> Option<&'a str> {
@@ -101,7 +101,7 @@ fn field<'a>(response: &'a Response<String>, name: &str) -> Option<&'a str> {
 }
 
 /// Returns the status, `Retry-After` and body of each of `n` responses one after the other.
-async fn answers(layer: &RateLimitLayer<Shared>, n: usize) -> Vec<(u16, Option<String>, String)> {
+async fn answers(layer: &RateLimitLayer<()>, n: usize) -> Vec<(u16, Option<String>, String)> {
     let mut answers = Vec::new();
     for _ in 0..n {
         let response = get(layer).await;
@@ -166,12 +166,12 @@ async fn a_queue_and_a_leaky_bucket_hold_requests_back() {
             assert_eq!(get(&layer).await.status(), StatusCode::OK, "{policy}");
             assert_eq!(start.elapsed(), Duration::from_secs(second), "{policy}");
         }
-        let never = by(policy).hold(Hold::Never);
+        let never = by(policy).hold_never();
         assert_eq!(get(&never).await.status(), StatusCode::OK);
         let refused = get(&never).await;
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "{policy}");
         assert_eq!(field(&refused, "retry-after"), Some("1"));
-        let short = by(policy).hold(Hold::up_to(Duration::from_millis(500)));
+        let short = by(policy).hold_up_to(Duration::from_millis(500));
         assert_eq!(get(&short).await.status(), StatusCode::OK);
         assert_eq!(get(&short).await.status(), StatusCode::TOO_MANY_REQUESTS, "{policy}");
     }
@@ -206,7 +206,7 @@ async fn without_the_store_each_policy_decides() {
     let clock = Arc::new(ManualClock::default());
     let engine = Engine::new(policies(), store.clone(), Arc::clone(&clock) as _);
     let engine = Arc::new(engine.with_fallback(StoreFailure::shared_by(std::num::NonZeroU32::MIN)));
-    let by = |policy| RateLimitLayer::by_policy(Arc::clone(&engine), policy, Shared);
+    let by = |policy| RateLimitLayer::by_policy(Arc::clone(&engine), policy, ());
     assert_eq!(get(&by("plain")).await.status(), StatusCode::OK);
     store.0.1.store(true, Ordering::Relaxed);
     let mut seen = Vec::new();
@@ -292,7 +292,7 @@ async fn a_store_that_is_gone_without_a_fallback_is_503_and_logged() {
     let store = Switchable::default();
     store.0.1.store(true, Ordering::Relaxed);
     let engine = Arc::new(Engine::new(policies(), store, Arc::new(ManualClock::default())));
-    let layer = RateLimitLayer::by_policy(engine, "plain", Shared);
+    let layer = RateLimitLayer::by_policy(engine, "plain", ());
     let (response, log) = logged(&layer, 1).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(field(&response, "retry-after"), Some("1"));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sluicegate_kernel::{
     Carry, Concurrency, Cost, FixedWindow, LeakyBucket, Micros, NamedRule, PermitId, Rate, Rule,
     SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket,
-    algorithm::{Delay, WindowKind},
+    algorithm::Delay,
 };
 
 use super::*;
@@ -58,7 +58,7 @@ fn rule_sets() -> Vec<Arc<RuleSet>> {
     let rate = |permits| Rate::per_second(permits).expect("it is not zero");
     let bucket = |permits| TokenBucket::new(rate(permits), permits).expect("in range");
     let low = bucket(5).with_initial(1).expect("below the burst");
-    let first = FixedWindow::new(2, WindowKind::First(second)).expect("in range");
+    let first = FixedWindow::first(2, second).expect("in range");
     let rules: Vec<Rule> = vec![
         bucket(3).into(),
         bucket(7).into(),
@@ -165,7 +165,7 @@ proptest! {
         const LIMIT: u64 = 10;
         let day = Micros::from_secs(86_400);
         let rules: Vec<Rule> = vec![
-            FixedWindow::new(LIMIT, WindowKind::Epoch(day)).expect("in range").into(),
+            FixedWindow::epoch(LIMIT, day).expect("in range").into(),
             SlidingLog::new(LIMIT, day).expect("in range").into(),
             TokenBucket::new(Rate::new(1, day).expect("in range"), LIMIT).expect("in range").into(),
         ];

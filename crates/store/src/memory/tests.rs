@@ -66,8 +66,8 @@ fn bounded() -> Vec<(Rule, usize)> {
     vec![
         (TokenBucket::new(rate, 5).unwrap().into(), 5 + 100),
         (LeakyBucket::new(rate, 5, Delay::None).unwrap().into(), 6 + 100),
-        (FixedWindow::new(10, WindowKind::Epoch(second)).unwrap().into(), 10 * 11),
-        (FixedWindow::new(10, WindowKind::First(second)).unwrap().into(), 10 * 11),
+        (FixedWindow::epoch(10, second).unwrap().into(), 10 * 11),
+        (FixedWindow::first(10, second).unwrap().into(), 10 * 11),
         // Half of the time lies before the end of the day.
         (FixedWindow::new(10, day).unwrap().into(), 10 * 2),
         (SlidingWindow::new(10, second, 5).unwrap().into(), 10 * 11),

@@ -32,8 +32,8 @@ fn policies() -> Vec<(&'static str, Arc<RuleSet>)> {
     let rules: [(&str, Rule); 11] = [
         ("token_bucket", TokenBucket::new(rate, LIMIT).unwrap().into()),
         ("leaky_bucket", LeakyBucket::new(rate, LIMIT - 1, Delay::None).unwrap().into()),
-        ("fixed_window", FixedWindow::new(LIMIT, WindowKind::Epoch(span)).unwrap().into()),
-        ("fixed_window first", FixedWindow::new(LIMIT, WindowKind::First(span)).unwrap().into()),
+        ("fixed_window", FixedWindow::epoch(LIMIT, span).unwrap().into()),
+        ("fixed_window first", FixedWindow::first(LIMIT, span).unwrap().into()),
         (
             "fixed_window day",
             FixedWindow::new(LIMIT, WindowKind::Calendar(CalendarUnit::Day, "UTC".into()))
@@ -114,7 +114,7 @@ fn resets(policy: (&str, &Arc<RuleSet>), flood: Flood, quota: Option<usize>) -> 
         }
         assert!(!take(&store, policy, &key, tick()), "{key} is exhausted");
     }
-    let day = FixedWindow::new(100, WindowKind::Epoch(Micros::new(DAY_US))).unwrap();
+    let day = FixedWindow::epoch(100, Micros::new(DAY_US)).unwrap();
     let day = Arc::new(RuleSet::single("day", day));
     let slow = Rate::new(1, Micros::from_secs(31_622_400)).unwrap();
     let slow = Arc::new(RuleSet::single("throttle", TokenBucket::new(slow, 1).unwrap()));

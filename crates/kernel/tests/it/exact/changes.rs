@@ -1,7 +1,7 @@
 //! A rule changes under a key that is in use: usage stays usage, in the new rule's units.
 
 use proptest::prelude::*;
-use sluicegate_kernel::algorithm::{Scale, WindowKind};
+use sluicegate_kernel::algorithm::Scale;
 use sluicegate_kernel::limits::{LOG_ENTRIES_MAX, PERMITS_MAX, SPAN_MAX_US};
 use sluicegate_kernel::{
     Carry, Concurrency, Cost, Decision, FixedWindow, Micros, Moment, NamedRule, PermitId, Rule,
@@ -154,8 +154,8 @@ fn resized() -> impl Strategy<Value = (Rule, Rule, u64)> {
             let rule = |limit: u64| -> Rule {
                 let log_limit = limit.min(LOG_ENTRIES_MAX);
                 match kind {
-                    0 => FixedWindow::new(limit, WindowKind::Epoch(window)).unwrap().into(),
-                    1 => FixedWindow::new(limit, WindowKind::First(window)).unwrap().into(),
+                    0 => FixedWindow::epoch(limit, window).unwrap().into(),
+                    1 => FixedWindow::first(limit, window).unwrap().into(),
                     2 => SlidingWindow::new(limit, window, buckets).unwrap().into(),
                     3 => SlidingCounter::new(limit, window).unwrap().into(),
                     _ => SlidingLog::new(log_limit, window).unwrap().into(),

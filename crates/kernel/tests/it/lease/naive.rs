@@ -72,7 +72,7 @@ impl Kind {
                 SlidingLog::new(limit, Micros::new(window_us)).unwrap().into()
             }
             Self::Window { limit, window_us } => {
-                let kind = WindowKind::epoch(Micros::new(window_us));
+                let kind = WindowKind::Epoch(Micros::new(window_us));
                 FixedWindow::new(limit, kind).unwrap().into()
             }
         }

@@ -96,7 +96,7 @@ fn r3_what_no_mark_dates_is_charged_now() {
 
 #[test]
 fn r3_nothing_is_charged_before_what_the_state_has_seen() {
-    let mut key = Key::new(FixedWindow::new(100, WindowKind::epoch(Micros::SECOND)).unwrap());
+    let mut key = Key::new(FixedWindow::epoch(100, Micros::SECOND).unwrap());
     let grant = key.lease(1, 40, 600_000);
     assert!(key.check(20, 1_000_000).allowed());
     // The mark is from the window before, which the state has left.
@@ -216,7 +216,7 @@ fn beyond_need_grants_leave_half_of_the_limit_and_an_equal_part_for_each_holder(
     let mut key = Key::bucket();
     assert!(key.check(80, 0).allowed());
     assert_eq!(key.lease(1, 1_000, 0).granted, 10, "half of what is free");
-    let window = FixedWindow::new(100, WindowKind::epoch(Micros::SECOND)).unwrap();
+    let window = FixedWindow::epoch(100, Micros::SECOND).unwrap();
     let mut key = Key::new(window);
     assert!(key.check(80, 0).allowed());
     assert_eq!(key.lease(1, 1_000, 0).granted, 20, "windows give back in steps: all of it");
@@ -433,7 +433,7 @@ fn a_rule_that_cannot_be_leased_is_named_with_its_reason() {
             "rule `r` is a `leaky_bucket`, whose `delay` is not `none`",
         ),
         (
-            FixedWindow::new(1, WindowKind::first(Micros::from_millis(999))).unwrap().into(),
+            FixedWindow::first(1, Micros::from_millis(999)).unwrap().into(),
             "rule `r` is a `fixed_window`, whose window of less than 1 s is too short to lease",
         ),
         (
@@ -500,7 +500,7 @@ fn under_rules_that_cannot_be_leased_permits_only_come_back() {
 fn under_a_lower_limit_what_is_out_counts_and_is_charged() {
     let mut key = Key::bucket();
     let grant = key.lease(1, 40, 0);
-    let window = FixedWindow::new(10, WindowKind::epoch(Micros::from_secs(10))).unwrap();
+    let window = FixedWindow::epoch(10, Micros::from_secs(10)).unwrap();
     key.rules = RuleSet::single("r", window);
     key.leased.states = Default::default();
     assert_eq!(key.check(1, 0).retry_after(), Some(Micros::new(LASTS_US)));
@@ -512,7 +512,7 @@ fn under_a_lower_limit_what_is_out_counts_and_is_charged() {
 fn usage_that_does_not_stay_in_use_is_counted_up_to_twice_the_limit() {
     let mut key = Key::bucket();
     let grant = key.lease(1, 40, 0);
-    let window = FixedWindow::new(10, WindowKind::epoch(Micros::from_secs(10))).unwrap();
+    let window = FixedWindow::epoch(10, Micros::from_secs(10)).unwrap();
     key.rules = RuleSet::single("r", window).with_carry(Carry::Proportional);
     key.leased.states = Default::default();
     key.granted(&next(1, &grant, 0), 0);
@@ -529,7 +529,7 @@ fn not_leasable() -> Vec<Rule> {
         SlidingWindow::new(100, short, 9).unwrap().into(),
         SlidingCounter::new(100, short).unwrap().into(),
         SlidingLog::new(100, short).unwrap().into(),
-        FixedWindow::new(100, WindowKind::epoch(Micros::from_millis(999))).unwrap().into(),
+        FixedWindow::epoch(100, Micros::from_millis(999)).unwrap().into(),
     ]
 }
 
@@ -597,7 +597,7 @@ fn a_limit_that_was_lowered_and_raised_admits_no_more_than_the_higher_one() {
 }
 
 fn quota(limit: u64) -> RuleSet {
-    RuleSet::single("r", FixedWindow::new(limit, WindowKind::epoch(Micros::from_secs(60))).unwrap())
+    RuleSet::single("r", FixedWindow::epoch(limit, Micros::from_secs(60)).unwrap())
 }
 
 fn bucket(limit: u64) -> RuleSet {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use ::http::HeaderValue;
 use ::http::request::Parts;
 use ipnet::IpNet;
+use sluicegate_kernel::RangeError;
 
 use super::{Key, KeyError, KeyExtractor};
 use crate::http::{AddressKey, TrustedProxies, V6Prefix};
@@ -52,10 +53,12 @@ impl PeerAddr {
         Self::default()
     }
 
-    /// Returns this extractor, with other than 64 bits of an IPv6 address.
-    #[must_use]
-    pub const fn with_v6_prefix(self, v6_prefix: V6Prefix) -> Self {
-        Self { v6_prefix }
+    /// Returns this extractor, with the first `bits` of an IPv6 address instead of 64.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `48 <= bits <= 128`.
+    pub fn with_v6_prefix(self, bits: u8) -> Result<Self, RangeError> {
+        Ok(Self { v6_prefix: V6Prefix::new(bits)? })
     }
 }
 
@@ -65,16 +68,18 @@ impl ForwardedFor {
         Self { trusted: TrustedProxies::new(trusted), v6_prefix: V6Prefix::default() }
     }
 
-    /// Returns this extractor, with other than 64 bits of an IPv6 address.
-    #[must_use]
-    pub fn with_v6_prefix(self, v6_prefix: V6Prefix) -> Self {
-        Self { v6_prefix, ..self }
+    /// Returns this extractor, with the first `bits` of an IPv6 address instead of 64.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `48 <= bits <= 128`.
+    pub fn with_v6_prefix(self, bits: u8) -> Result<Self, RangeError> {
+        Ok(Self { v6_prefix: V6Prefix::new(bits)?, ..self })
     }
 }
 
 impl KeyExtractor for PeerAddr {
     fn extract(&self, request: &Parts) -> Result<Key, KeyError> {
-        Ok(AddressKey::new(peer(request)?, self.v6_prefix).into())
+        Ok(Key::of_address(AddressKey::new(peer(request)?, self.v6_prefix)))
     }
 }
 
@@ -83,7 +88,7 @@ impl KeyExtractor for ForwardedFor {
         let peer = peer(request)?;
         let lines = request.headers.get_all("x-forwarded-for").iter();
         let client = self.trusted.client_address(peer, lines.map(HeaderValue::as_bytes));
-        Ok(AddressKey::new(client, self.v6_prefix).into())
+        Ok(Key::of_address(AddressKey::new(client, self.v6_prefix)))
     }
 }
 

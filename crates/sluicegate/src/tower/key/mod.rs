@@ -15,7 +15,7 @@ use crate::http::AddressKey;
 
 /// An extractor of the key whose budget a request takes from.
 ///
-/// A function is one too:
+/// `()` is one: all requests share a budget. A function is one too:
 ///
 /// ```
 /// use http::request::Parts;
@@ -75,7 +75,7 @@ pub enum KeyError {
     /// The header field is there several times, so that it is not clear which one counts.
     #[error("header `{0}`: is given more than once")]
     RepeatedHeader(HeaderName),
-    /// The key is empty. The budget that all share is [`Shared`], never an accident.
+    /// The key is empty. The budget that all share is [`Key::shared`], never an accident.
     #[error("key: is empty, expected 1..={KEY_BYTES_MAX} bytes")]
     Empty,
     /// The key has this many bytes. It is never cut: two users must not share a budget.
@@ -85,10 +85,6 @@ pub enum KeyError {
     #[error("{0}")]
     Rejected(String),
 }
-
-/// One budget for all requests.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Shared;
 
 impl Key {
     /// Returns the key of these bytes.
@@ -108,6 +104,10 @@ impl Key {
         Self(Bytes::None)
     }
 
+    const fn of_address(address: AddressKey) -> Self {
+        Self(Bytes::Address(address))
+    }
+
     /// Its bytes; none if it is [`shared`](Self::shared).
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -115,12 +115,6 @@ impl Key {
             Bytes::Text(text) => text,
             Bytes::None => &[],
         }
-    }
-}
-
-impl From<AddressKey> for Key {
-    fn from(address: AddressKey) -> Self {
-        Self(Bytes::Address(address))
     }
 }
 
@@ -139,7 +133,8 @@ impl KeyError {
     }
 }
 
-impl KeyExtractor for Shared {
+/// One budget for all requests.
+impl KeyExtractor for () {
     fn extract(&self, _: &Parts) -> Result<Key, KeyError> {
         Ok(Key::shared())
     }

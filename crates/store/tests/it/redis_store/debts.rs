@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use sluicegate_kernel::algorithm::{FixedWindow, WindowKind};
+use sluicegate_kernel::algorithm::FixedWindow;
 use sluicegate_kernel::{Cost, Micros, Moment, NamedRule, PermitId, RuleSet, States, Verb};
 use sluicegate_policy::{Document, PolicySet};
 use sluicegate_store::{
@@ -119,7 +119,7 @@ async fn redis_charges_a_debt_as_the_kernel_does_and_once() {
 async fn of_a_debt_under_later_rules_as_much_is_paid_as_the_fullest_of_them_took() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let (store, own) = (connect(&redis.url()).await, bucket(1, 100));
-    let hour = FixedWindow::new(1_000, WindowKind::epoch(Micros::from_secs(3_600)));
+    let hour = FixedWindow::epoch(1_000, Micros::from_secs(3_600));
     let rules =
         own.rules().iter().cloned().chain([NamedRule::new("hour", hour.expect("it is one"))]);
     let later = Arc::new(RuleSet::new(rules.collect()).expect("they are rules"));
@@ -139,7 +139,7 @@ async fn of_a_debt_under_later_rules_as_much_is_paid_as_the_fullest_of_them_took
 async fn a_debt_stays_charged_when_more_or_fewer_rules_decide() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let (store, few) = (connect(&redis.url()).await, bucket(1, 100));
-    let hour = FixedWindow::new(1_000, WindowKind::epoch(Micros::from_secs(3_600)));
+    let hour = FixedWindow::epoch(1_000, Micros::from_secs(3_600));
     let rules =
         few.rules().iter().cloned().chain([NamedRule::new("hour", hour.expect("it is one"))]);
     let many = Arc::new(RuleSet::new(rules.collect()).expect("they are rules"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_kernel::algorithm::{Delay, WindowKind};
+use sluicegate_kernel::algorithm::Delay;
 use sluicegate_kernel::{
     Concurrency, Cost, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, PermitId, Rate,
     RuleSet, SlidingLog, SlidingWindow, TokenBucket, Verb,
@@ -22,7 +22,7 @@ const HOLDERS: u64 = 4;
 /// Returns a window that does not end while a test runs.
 fn long_window() -> Arc<RuleSet> {
     let span = Micros::from_secs(86_400);
-    let window = FixedWindow::new(LIMIT, WindowKind::First(span)).expect("a window");
+    let window = FixedWindow::first(LIMIT, span).expect("a window");
     Arc::new(RuleSet::single("long", window))
 }
 
@@ -107,7 +107,7 @@ fn not_given_back() -> Vec<RuleSet> {
     let (rate, day) = (Rate::per_second(100).expect("a rate"), Micros::from_secs(86_400));
     let quick = TokenBucket::new(rate, LIMIT).expect("a bucket");
     let named = |name: &str, rule| NamedRule { name: name.into(), rule };
-    let window = |span| FixedWindow::new(LIMIT, WindowKind::First(span)).expect("a window");
+    let window = |span| FixedWindow::first(LIMIT, span).expect("a window");
     let both = vec![named("quick", quick.clone().into()), named("slow", window(day).into())];
     vec![
         RuleSet::single("a", window(Micros::from_secs(60))),

@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sluicegate_kernel::{
     Concurrency, Cost, FixedWindow, Micros, Moment, PermitId, RuleSet, SlidingLog, Verb,
-    algorithm::WindowKind,
 };
 use sluicegate_store::redis::RedisStore;
 use sluicegate_store::{Quota, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest};
@@ -71,7 +70,7 @@ fn shown(said: Result<StoreAnswer, StoreError>) -> Result<String, String> {
 fn lines(burst: u64) -> Vec<Line> {
     let (bucket, log) = (bucket(1, burst), SlidingLog::new(3, Micros::SECOND).expect("a log"));
     let log = Arc::new(RuleSet::single("log", log));
-    let window = FixedWindow::new(5, WindowKind::First(Micros::SECOND)).expect("a window");
+    let window = FixedWindow::first(5, Micros::SECOND).expect("a window");
     let window = Arc::new(RuleSet::single("window", window));
     let jobs = Concurrency::new(2, Micros::from_secs(60), 0).expect("a limit");
     let jobs = Arc::new(RuleSet::single("jobs", jobs));

@@ -2,11 +2,11 @@
 
 use axum::http::StatusCode;
 use serde::Serialize;
+use sluicegate::internals::SettleError;
 use sluicegate::internals::http::problem::{
     QUOTA_EXCEEDED, REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE, acquisition_detail, refusal_detail,
 };
-use sluicegate::internals::{Charged, SettleError};
-use sluicegate::{Admission, DecideError, Mode};
+use sluicegate::{Admission, Charged, DecideError, Mode};
 use sluicegate_text::fields::FieldError;
 use sluicegate_text::terminal;
 use utoipa::ToSchema;

@@ -5,8 +5,8 @@
 
 use axum::body::Body as AnyBody;
 use axum::http::{Request, StatusCode};
-use sluicegate::internals::{BatchError, BatchOutcome, Charged, SettleError};
-use sluicegate::{Patience, Request as Question};
+use sluicegate::internals::{BatchError, BatchOutcome, SettleError};
+use sluicegate::{Charged, Patience, Request as Question};
 use tokio::task::JoinHandle;
 
 use super::{HttpHandler, JSON, answered, denies, read, require_json};

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use sluicegate::RangeError;
-use sluicegate::internals::Charged;
+use sluicegate::{Charged, RangeError};
 use sluicegate_text::terminal::one_line;
 
 use crate::authenticator::CallerError;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use quick_cache::sync::Cache;
-use sluicegate::{FixedWindow, Micros, Rule, WindowKind};
+use sluicegate::{FixedWindow, Micros, Rule};
 use sluicegate_kernel::RuleSet;
 use sluicegate_policy::Rules;
 
@@ -52,8 +52,7 @@ impl Default for WindowRuleCache {
 impl WindowLimit {
     fn rules(self) -> Rules {
         let Self { permits, window_s } = self;
-        let window = WindowKind::Epoch(Micros::from_secs(window_s));
-        let rule = FixedWindow::new(permits, window)
+        let rule = FixedWindow::epoch(permits, Micros::from_secs(window_s))
             .expect("32 bits of permits, at least one, and 365 days are within the bounds");
         Rules::new(RuleSet::single("limit", Rule::from(rule)))
             .expect("a window of seconds follows no calendar")

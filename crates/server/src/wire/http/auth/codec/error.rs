@@ -93,7 +93,7 @@ impl From<AuthError> for Problem {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate::internals::Charged;
+    use sluicegate::Charged;
     use sluicegate::internals::store::Executed;
     use sluicegate::store::StoreError;
 
