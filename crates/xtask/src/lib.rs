@@ -21,6 +21,7 @@ pub mod findings;
 pub mod mutants;
 pub mod oracle;
 pub mod policies;
+pub mod public_api;
 pub mod seams;
 pub mod texts;
 pub mod vectors;
