@@ -8,7 +8,7 @@ import (
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	sgecho "github.com/sluicegate/sluicegate/sdk/go/echo"
-	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit/guardtest"
 	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	sggin "github.com/sluicegate/sluicegate/sdk/go/gin"
-	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit/guardtest"
 	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	sggrpc "github.com/sluicegate/sluicegate/sdk/go/grpc"
-	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit/guardtest"
 )
 
 func TestTheFirstCallsOfAProcessAdmitExactlyTheLimit(t *testing.T) {

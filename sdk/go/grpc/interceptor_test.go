@@ -19,7 +19,7 @@ import (
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	sggrpc "github.com/sluicegate/sluicegate/sdk/go/grpc"
-	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit/guardtest"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
-	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit/guardtest"
 	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
 )
 

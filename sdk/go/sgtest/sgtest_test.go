@@ -11,7 +11,7 @@ import (
 	"time"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
-	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit/guardtest"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
 
