@@ -11,6 +11,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
+import java.util.function.BiFunction;
 import java.util.function.Function;
 import org.springframework.expression.Expression;
 import org.springframework.http.server.PathContainer;
@@ -29,22 +30,15 @@ final class FilterPaths<F, R> {
     /** A path that is decoded already, and has no parameters. */
     private static final PathContainer.Options PLAIN = PathContainer.Options.create('/', false);
 
-    /** Makes the filters of one kind of web application. */
-    interface Kind<F, R> {
-        F byAddress(Limiter limiter, ClientAddress address);
-
-        F byHeader(Limiter limiter, String name);
-
-        F byKey(Limiter limiter, Function<R, String> key);
-
-        F answering(F filter, Function<Decision, HttpAnswer> refusal);
-
-        /** {@return the name of who is logged in; null if nobody is} */
-        String principal(R request);
-
-        /** {@return what expressions call {@code #request}} */
-        Object request(R request);
-    }
+    /**
+     * The filters of one kind of web application: how each is made, and what is read of a request.
+     *
+     * @param principal the name of the user who is logged in; null if nobody is
+     * @param request what expressions call {@code #request}
+     */
+    record Kind<F, R>(BiFunction<Limiter, ClientAddress, F> byAddress, BiFunction<Limiter, String, F> byHeader,
+                      BiFunction<Limiter, Function<R, String>, F> byKey, BiFunction<F, Function<Decision, HttpAnswer>, F> answering,
+                      Function<R, String> principal, Function<R, Object> request) {}
 
     /** The filter of some paths, unless a condition holds. */
     private record Guard<F>(List<PathPattern> paths, Expression unless, F filter) {}
@@ -73,7 +67,7 @@ final class FilterPaths<F, R> {
         F filter = filter(property, settings, settings.shared() ? limiter.shared() : limiter);
         OwnAnswer answer = answer(settings);
         if (answer.isOwn()) {
-            filter = kind.answering(filter, answer::to);
+            filter = kind.answering.apply(filter, answer::to);
         }
         Expression unless = settings.unless() == null ? null : expressions.parse(property + ".unless", settings.unless());
         return new Guard<>(settings.paths().stream().map(PathPatternParser.defaultInstance::parse).toList(), unless, filter);
@@ -81,17 +75,17 @@ final class FilterPaths<F, R> {
 
     private F filter(String property, SluicegateProperties.Filter settings, Limiter limiter) {
         if (settings.key().equals("address")) {
-            return kind.byAddress(limiter, address(property, settings));
+            return kind.byAddress.apply(limiter, address(property, settings));
         }
         if (settings.key().equals(PRINCIPAL)) {
-            return kind.byKey(limiter, kind::principal);
+            return kind.byKey.apply(limiter, kind.principal);
         }
         if (settings.key().startsWith(HEADER)) {
-            return kind.byHeader(limiter, settings.key().substring(HEADER.length()));
+            return kind.byHeader.apply(limiter, settings.key().substring(HEADER.length()));
         }
         Expression key = expressions.parse(property + ".key", settings.key());
-        return kind.byKey(limiter, request -> {
-            Object value = expressions.value(key, kind.request(request));
+        return kind.byKey.apply(limiter, request -> {
+            Object value = expressions.value(key, kind.request.apply(request));
             return value == null ? null : value.toString();
         });
     }
@@ -123,7 +117,7 @@ final class FilterPaths<F, R> {
     }
 
     private boolean isExempt(Guard<F> guard, R request) {
-        return guard.unless != null && expressions.isTrue(guard.unless, kind.request(request));
+        return guard.unless != null && expressions.isTrue(guard.unless, kind.request.apply(request));
     }
 
     /** Tests whether a path fits as it was sent, or as the handlers of static files read it, with or without a slash at its end. */

@@ -1,10 +1,6 @@
 package io.sluicegate.spring;
 
-import io.sluicegate.ClientAddress;
-import io.sluicegate.Decision;
 import io.sluicegate.Gate;
-import io.sluicegate.HttpAnswer;
-import io.sluicegate.Limiter;
 import io.sluicegate.Observer;
 import io.sluicegate.servlet.RateLimitFilter;
 import jakarta.servlet.Filter;
@@ -16,50 +12,24 @@ import jakarta.servlet.http.HttpServletRequest;
 import java.io.IOException;
 import java.security.Principal;
 import java.util.List;
-import java.util.function.Function;
 import org.springframework.core.Ordered;
 
 /** The filters of {@code sluicegate.filters}, one after the other: those by the principal, or the others. */
 final class ServletFilters implements Filter, Ordered {
+    private static final FilterPaths.Kind<RateLimitFilter, HttpServletRequest> KIND = new FilterPaths.Kind<>(RateLimitFilter::byAddress,
+        RateLimitFilter::byHeader, RateLimitFilter::byKey, RateLimitFilter::answering, ServletFilters::principal, request -> request);
+
     private final FilterPaths<RateLimitFilter, HttpServletRequest> filters;
     private final int order;
 
     ServletFilters(Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters, Expressions expressions, boolean byPrincipal) {
-        this.filters = new FilterPaths<>(new Servlets(), gate, observers, filters, expressions, byPrincipal);
+        this.filters = new FilterPaths<>(KIND, gate, observers, filters, expressions, byPrincipal);
         this.order = byPrincipal ? FilterPaths.PRINCIPAL_ORDER : FilterPaths.ORDER;
     }
 
-    private static final class Servlets implements FilterPaths.Kind<RateLimitFilter, HttpServletRequest> {
-        @Override
-        public RateLimitFilter byAddress(Limiter limiter, ClientAddress address) {
-            return RateLimitFilter.byAddress(limiter, address);
-        }
-
-        @Override
-        public RateLimitFilter byHeader(Limiter limiter, String name) {
-            return RateLimitFilter.byHeader(limiter, name);
-        }
-
-        @Override
-        public RateLimitFilter byKey(Limiter limiter, Function<HttpServletRequest, String> key) {
-            return RateLimitFilter.byKey(limiter, key);
-        }
-
-        @Override
-        public RateLimitFilter answering(RateLimitFilter filter, Function<Decision, HttpAnswer> refusal) {
-            return filter.answering(refusal);
-        }
-
-        @Override
-        public String principal(HttpServletRequest request) {
-            Principal user = request.getUserPrincipal();
-            return user == null ? null : user.getName();
-        }
-
-        @Override
-        public Object request(HttpServletRequest request) {
-            return request;
-        }
+    private static String principal(HttpServletRequest request) {
+        Principal user = request.getUserPrincipal();
+        return user == null ? null : user.getName();
     }
 
     @Override

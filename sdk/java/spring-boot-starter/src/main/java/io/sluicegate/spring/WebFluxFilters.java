@@ -1,15 +1,10 @@
 package io.sluicegate.spring;
 
-import io.sluicegate.ClientAddress;
-import io.sluicegate.Decision;
 import io.sluicegate.Gate;
-import io.sluicegate.HttpAnswer;
-import io.sluicegate.Limiter;
 import io.sluicegate.Observer;
 import io.sluicegate.webflux.RateLimitWebFilter;
 import java.security.Principal;
 import java.util.List;
-import java.util.function.Function;
 import org.springframework.core.Ordered;
 import org.springframework.web.server.ServerWebExchange;
 import org.springframework.web.server.WebFilter;
@@ -19,45 +14,16 @@ import reactor.core.publisher.Mono;
 /** The filters of {@code sluicegate.filters}, one after the other: those by the principal, or the others. */
 final class WebFluxFilters implements WebFilter, Ordered {
     private static final String PRINCIPAL = WebFluxFilters.class.getName() + ".principal";
+    private static final FilterPaths.Kind<RateLimitWebFilter, ServerWebExchange> KIND = new FilterPaths.Kind<>(RateLimitWebFilter::byAddress,
+        RateLimitWebFilter::byHeader, RateLimitWebFilter::byKey, RateLimitWebFilter::answering, exchange -> exchange.getAttribute(PRINCIPAL),
+        ServerWebExchange::getRequest);
 
     private final FilterPaths<RateLimitWebFilter, ServerWebExchange> filters;
     private final boolean byPrincipal;
 
     WebFluxFilters(Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters, Expressions expressions, boolean byPrincipal) {
-        this.filters = new FilterPaths<>(new Exchanges(), gate, observers, filters, expressions, byPrincipal);
+        this.filters = new FilterPaths<>(KIND, gate, observers, filters, expressions, byPrincipal);
         this.byPrincipal = byPrincipal;
-    }
-
-    private static final class Exchanges implements FilterPaths.Kind<RateLimitWebFilter, ServerWebExchange> {
-        @Override
-        public RateLimitWebFilter byAddress(Limiter limiter, ClientAddress address) {
-            return RateLimitWebFilter.byAddress(limiter, address);
-        }
-
-        @Override
-        public RateLimitWebFilter byHeader(Limiter limiter, String name) {
-            return RateLimitWebFilter.byHeader(limiter, name);
-        }
-
-        @Override
-        public RateLimitWebFilter byKey(Limiter limiter, Function<ServerWebExchange, String> key) {
-            return RateLimitWebFilter.byKey(limiter, key);
-        }
-
-        @Override
-        public RateLimitWebFilter answering(RateLimitWebFilter filter, Function<Decision, HttpAnswer> refusal) {
-            return filter.answering(refusal);
-        }
-
-        @Override
-        public String principal(ServerWebExchange exchange) {
-            return exchange.getAttribute(PRINCIPAL);
-        }
-
-        @Override
-        public Object request(ServerWebExchange exchange) {
-            return exchange.getRequest();
-        }
     }
 
     @Override
