@@ -1,6 +1,8 @@
 package io.sluicegate.spring;
 
 import java.util.Set;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.springframework.beans.factory.BeanFactory;
 import org.springframework.context.expression.BeanFactoryResolver;
 import org.springframework.expression.Expression;
@@ -71,35 +73,17 @@ final class Expressions {
 
     /** {@return the first variable or function of an expression that is not known; null if all are} */
     static String unknownName(SpelNode node, Set<String> names) {
-        if (node instanceof VariableReference || node instanceof FunctionReference) {
-            String name = node.toStringAST().replaceFirst("\\(.*", "");
-            if (!names.contains(name)) {
-                return name;
-            }
-        }
-        for (int child = 0; child < node.getChildCount(); child++) {
-            String unknown = unknownName(node.getChild(child), names);
-            if (unknown != null) {
-                return unknown;
-            }
-        }
-        return null;
+        return nodes(node).filter(each -> each instanceof VariableReference || each instanceof FunctionReference)
+            .map(each -> each.toStringAST().replaceFirst("\\(.*", "")).filter(name -> !names.contains(name)).findFirst().orElse(null);
     }
 
     /** {@return the name of a bean that an expression needs and that is not there; else null} */
     static String unknownBean(SpelNode node, BeanFactory beans) {
-        if (node instanceof BeanReference) {
-            String name = node.toStringAST().replaceFirst("^[@&]+", "").replaceAll("^'|'$", "");
-            if (!beans.containsBean(name)) {
-                return name;
-            }
-        }
-        for (int child = 0; child < node.getChildCount(); child++) {
-            String unknown = unknownBean(node.getChild(child), beans);
-            if (unknown != null) {
-                return unknown;
-            }
-        }
-        return null;
+        return nodes(node).filter(BeanReference.class::isInstance).map(each -> each.toStringAST().replaceFirst("^[@&]+", "").replaceAll("^'|'$", ""))
+            .filter(name -> !beans.containsBean(name)).findFirst().orElse(null);
+    }
+
+    private static Stream<SpelNode> nodes(SpelNode node) {
+        return Stream.concat(Stream.of(node), IntStream.range(0, node.getChildCount()).mapToObj(node::getChild).flatMap(Expressions::nodes));
     }
 }
