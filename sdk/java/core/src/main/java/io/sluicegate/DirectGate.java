@@ -23,7 +23,7 @@ public final class DirectGate implements LocalLimits {
 
     @Override
     public Limiter policy(String name) {
-        Limiter limiter = new Limiter(name, engine);
+        Limiter limiter = new Limiter(name, engine.published());
         engine.use(name);
         return limiter;
     }

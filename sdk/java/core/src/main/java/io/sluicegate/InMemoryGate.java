@@ -3,7 +3,6 @@ package io.sluicegate;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Usage;
-import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.policy.RecordReader;
 import io.sluicegate.internal.redis.Keys;
@@ -34,7 +33,7 @@ public class InMemoryGate implements LocalLimits {
         }
     };
 
-    private record Place(String policy, Key key) {}
+    private record Place(String policy, String key) {}
 
     /**
      * Makes a gate without policies; a subclass may bring its own clock.
@@ -73,12 +72,13 @@ public class InMemoryGate implements LocalLimits {
 
     @Override
     public Limiter limit(String name, Limit limit) {
-        return new Limiter(name, new Memory(limit.policy(name), Keys.LIMIT + name));
+        Policy policy = limit.policy(name);
+        return new Limiter(name, call -> decide(call, policy, Keys.LIMIT + name));
     }
 
     @Override
     public Limiter policy(String name) {
-        return new Limiter(name, new Memory(null, name));
+        return new Limiter(name, call -> decide(call, policies.get(name), name));
     }
 
     @Override
@@ -86,37 +86,24 @@ public class InMemoryGate implements LocalLimits {
         // Nothing is open.
     }
 
-    private final class Memory implements Transport {
-        private final Policy limit;
-        private final String place;
-
-        /** {@code limit} is null for a policy, which may change. */
-        Memory(Policy limit, String place) {
-            this.limit = limit;
-            this.place = place;
+    private Decision decide(Call call, Policy policy, String place) {
+        if (policy == null) {
+            throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", call.policy()));
         }
-
-        @Override
-        public Decision decide(Call call) {
-            Policy policy = limit == null ? policies.get(call.policy()) : limit;
-            if (policy == null) {
-                throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", call.policy()));
-            }
-            Key key = Key.of(call.key());
-            long now = ChronoUnit.MICROS.between(Instant.EPOCH, clock.instant());
-            RuleSet rules = policy.rulesOf(key, now / 1000);
-            if (!rules.supports(call.verb())) {
-                throw ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", call.verb().text(), "policy", policy.name()));
-            }
-            boolean queued = call.verb() == Verb.CHECK && policy.overflow().queueMaxWaitUs() > 0;
-            Verb verb = queued ? Verb.RESERVE : call.verb();
-            long maxWaitUs = queued ? policy.overflow().queueMaxWaitUs() : call.maxWaitUs();
-            PermitId permit = PermitId.of(call.id());
-            Usage.KernelRequest request = new Usage.KernelRequest(verb, call.cost(), maxWaitUs, permit, now, rules.windowsAround(now));
-            synchronized (usages) {
-                Usage usage = usages.computeIfAbsent(new Place(place, key), at -> new Usage());
-                return policy.decision(rules, call.verb(), usage.decide(rules, request), Mode.STORE, 0);
-            }
+        String key = call.key() == null ? "" : call.key();
+        long now = ChronoUnit.MICROS.between(Instant.EPOCH, clock.instant());
+        RuleSet rules = policy.rulesOf(key, now / 1000);
+        if (!rules.supports(call.verb())) {
+            throw ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", call.verb().text(), "policy", policy.name()));
+        }
+        boolean queued = call.verb() == Verb.CHECK && policy.overflow().queueMaxWaitUs() > 0;
+        Verb verb = queued ? Verb.RESERVE : call.verb();
+        long maxWaitUs = queued ? policy.overflow().queueMaxWaitUs() : call.maxWaitUs();
+        PermitId permit = PermitId.of(call.id());
+        Usage.KernelRequest request = new Usage.KernelRequest(verb, call.cost(), maxWaitUs, permit, now, rules.windowsAround(now));
+        synchronized (usages) {
+            Usage usage = usages.computeIfAbsent(new Place(place, key), at -> new Usage());
+            return policy.decision(rules, call.verb(), usage.decide(rules, request), Mode.STORE, 0);
         }
     }
 }

@@ -76,7 +76,7 @@ public abstract class RedisContract {
     }
 
     private static String state(String policy, String key) {
-        return new String(Keys.state(policy, key.getBytes(StandardCharsets.UTF_8)), StandardCharsets.US_ASCII);
+        return new String(Keys.state(policy, key), StandardCharsets.US_ASCII);
     }
 
     private void publish(String name, String record) {

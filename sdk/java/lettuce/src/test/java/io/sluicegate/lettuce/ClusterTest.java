@@ -43,7 +43,7 @@ class ClusterTest {
     }
 
     private static String state(String policy, String key) {
-        return new String(Keys.state(policy, key.getBytes(StandardCharsets.UTF_8)), StandardCharsets.US_ASCII);
+        return new String(Keys.state(policy, key), StandardCharsets.US_ASCII);
     }
 
     /** A key whose state is at a master. */

@@ -19,7 +19,6 @@ import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.RuleSet;
-import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Keys;
@@ -37,7 +36,7 @@ import java.util.function.Supplier;
 import java.util.stream.IntStream;
 
 /** Decides in Redis, and what holds while Redis does not decide: the order of the page "When Redis does not decide". */
-public final class Engine implements Transport, AutoCloseable {
+public final class Engine implements AutoCloseable {
     /** Verbs by which a key uses more. */
     private static final Set<Verb> TAKING = EnumSet.of(Verb.CHECK, Verb.RESERVE, Verb.AT_MOST, Verb.ACQUIRE);
     /** Requests to the store for one decision of a key that owes. */
@@ -72,7 +71,7 @@ public final class Engine implements Transport, AutoCloseable {
     private final Semaphore places = new Semaphore(HELD_MAX);
     private final Vacancies vacancies = new Vacancies();
     private final AsyncCalls calls;
-    private final Transport policyDecisions = by(this::decideSteps);
+    private final Transport published = by(this::decideSteps);
     private final Housekeeper housekeeper;
     private final AtomicBoolean closed = new AtomicBoolean();
 
@@ -87,8 +86,7 @@ public final class Engine implements Transport, AutoCloseable {
         boolean blocks = !(port instanceof AsyncRedisPort);
         AsyncPool pool = new AsyncPool(blocks ? AsyncPool.CALLS_AT_ONCE_MAX : AsyncCalls.THREADS);
         this.calls = new AsyncCalls(blocks ? AsyncPool.CALLS_AT_ONCE_MAX : CONCURRENT_CALLS_MAX, pool);
-        this.store = new RedisStore(blocks ? new BlockingPort(port, pool) : (AsyncRedisPort) port,
-            new Deadline(options.deadlineNanos(), options.warmsUp()));
+        this.store = new RedisStore(port, pool, new Deadline(options.deadlineNanos(), options.warmsUp()));
         Supplier<Alarm> alarms = background ? Alarm::new : Alarm::silent;
         this.watch = new StoreWatch(port.address(), this::meanwhile, alarms, System::nanoTime);
         this.policies = new Policies(store, options, watch, alarms);
@@ -114,6 +112,11 @@ public final class Engine implements Transport, AutoCloseable {
         if (policies.use(name) && housekeeper != null) {
             housekeeper.onMessage("");
         }
+    }
+
+    /** {@return a transport that decides by the policies that servers publish} */
+    public Transport published() {
+        return published;
     }
 
     /** {@return a transport that decides by a limit that the program brings along} */
@@ -193,16 +196,6 @@ public final class Engine implements Transport, AutoCloseable {
         }
     }
 
-    @Override
-    public Decision decide(Call call) throws InterruptedException {
-        return policyDecisions.decide(call);
-    }
-
-    @Override
-    public CompletableFuture<Decision> decideAsync(Call call) {
-        return policyDecisions.decideAsync(call);
-    }
-
     private Step<Decision> decideSteps(Call call) {
         return resolve(call, call.verb(), call.maxWaitUs()).then(found -> call.verb() == Verb.CHECK && found.policy.overflow().queueMaxWaitUs() > 0
             ? decideQueued(call, found.policy.overflow().queueMaxWaitUs())
@@ -213,7 +206,7 @@ public final class Engine implements Transport, AutoCloseable {
         return policies.find(call.policy()).map(held -> {
             Policy policy = held.policy();
             checkApp(policy, verb);
-            Key key = Key.of(call.key());
+            String key = keyOf(call);
             long nowMs = options.nowUs() / 1000;
             RuleSet rules = policy.rulesOf(key, nowMs);
             Head head = Head.of(rules, policy.sinceMs(key, held.takenOverMs(), nowMs));
@@ -222,13 +215,16 @@ public final class Engine implements Transport, AutoCloseable {
     }
 
     private Resolved resolved(Call call, Verb verb, long maxWaitUs, Policy policy, String place, RuleSet rules, Head head) {
-        Key key = Key.of(call.key());
         if (!rules.supports(verb)) {
             throw unsupported(verb, policy);
         }
         PermitId permit = PermitId.of(call.id());
-        return new Resolved(call, policy, new StoreRequest(place, rules, head, key, verb, call.cost(), maxWaitUs, permit, policies.catalog().clock(),
+        return new Resolved(call, policy, new StoreRequest(place, rules, head, keyOf(call), verb, call.cost(), maxWaitUs, permit, policies.catalog().clock(),
             options.nowUs(), null));
+    }
+
+    private static String keyOf(Call call) {
+        return call.key() == null ? "" : call.key();
     }
 
     private static RuntimeException unsupported(Verb verb, Policy policy) {

@@ -1,6 +1,4 @@
 package io.sluicegate.internal.engine;
 
-import io.sluicegate.internal.policy.Key;
-
 /** A budget: a policy, or a limit that the program brings along, and a key. */
-record Place(String policy, Key key) {}
+record Place(String policy, String key) {}

@@ -8,7 +8,6 @@ import java.nio.charset.StandardCharsets;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.function.BiConsumer;
 
 /**
@@ -74,17 +73,6 @@ final class PolicyCatalog {
     /** {@return whether no policy is held, so that none decides} */
     boolean hasNone() {
         return policies.values().stream().allMatch(held -> held.policy == null);
-    }
-
-    /** {@return the version of each policy that is held} */
-    Map<String, Long> versions() {
-        Map<String, Long> versions = new TreeMap<>();
-        policies.forEach((name, held) -> {
-            if (held.policy != null) {
-                versions.put(name, held.policy.version());
-            }
-        });
-        return versions;
     }
 
     /**

@@ -7,6 +7,7 @@ import io.sluicegate.Decision;
 import io.sluicegate.RedisPort;
 import io.sluicegate.RedisPort.Failure;
 import io.sluicegate.internal.AsyncCalls;
+import io.sluicegate.internal.AsyncPool;
 import io.sluicegate.internal.Deadline;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Calendar;
@@ -60,6 +61,7 @@ final class RedisStore {
     private static final byte[] LOAD = ascii("LOAD");
 
     private final RedisPort port;
+    private final AsyncPool pool;
     private final Deadline deadline;
     private final Map<String, Announced> announced = new ConcurrentHashMap<>();
     private final AtomicInteger underWay = new AtomicInteger();
@@ -68,18 +70,15 @@ final class RedisStore {
 
     private record Announced(RuleSet rules, long nanos) {}
 
-    RedisStore(RedisPort port, Deadline deadline) {
+    /** {@code pool} runs the calls of callers that do not wait, over a port whose calls block. */
+    RedisStore(RedisPort port, AsyncPool pool, Deadline deadline) {
         this.port = port;
+        this.pool = pool;
         this.deadline = deadline;
     }
 
     RedisPort port() {
         return port;
-    }
-
-    /** {@return the result of a request, for which the caller waits} */
-    Result decide(StoreRequest request) throws InterruptedException {
-        return run(decideSteps(request));
     }
 
     /** {@return the request as steps, whose deadline begins now} */
@@ -173,7 +172,7 @@ final class RedisStore {
         boolean alone = beginCommand(now);
         CompletableFuture<Object> sent;
         try {
-            sent = ((AsyncRedisPort) port).send(send.untilNanos() - now, send.command());
+            sent = send(send.untilNanos() - now, send.command());
         } catch (RuntimeException | Error e) {
             sent = CompletableFuture.failedFuture(e);
         }
@@ -182,6 +181,12 @@ final class RedisStore {
                 : new Failure("the connection was lost", true, false);
             then.accept(reply, endCommand(failure, alone));
         });
+    }
+
+    // A port whose calls block holds a thread of the pool. The deadline is that of the call, so a future that is given up only waits for that.
+    private CompletableFuture<Object> send(long timeoutNanos, byte[]... command) {
+        return port instanceof AsyncRedisPort async ? async.send(timeoutNanos, command)
+            : AsyncPool.submit(pool, () -> port.call(timeoutNanos, command));
     }
 
     private Failure notSent() {
@@ -267,7 +272,7 @@ final class RedisStore {
             this.request = request;
             this.deadlineNanos = deadlineNanos;
             this.until = now + deadlineNanos;
-            this.stateKey = Keys.state(request.policy(), request.key().bytes());
+            this.stateKey = Keys.state(request.policy(), request.key());
             this.deciding = request.rules();
             this.head = request.head();
         }
@@ -427,7 +432,7 @@ final class RedisStore {
         }
 
         private Step<Result> decideAfter(Head writer, RuleSet rules, int calls) {
-            boolean isLater = rules != null && writer.compareTo(request.head()) > 0;
+            boolean isLater = rules != null && writer.isLaterThan(request.head());
             deciding = isLater ? rules : request.rules();
             head = isLater ? writer : request.head();
             writerBlob = isLater ? null : rules == null ? new byte[0] : writer.blob(rules);

@@ -3,7 +3,6 @@ package io.sluicegate.internal.engine;
 import io.sluicegate.Verb;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.RuleSet;
-import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
 
@@ -13,7 +12,7 @@ import io.sluicegate.internal.redis.Request.Clock;
  * @param policy the policy's name
  * @param rules the rules of the key
  * @param head their head
- * @param key the caller's key
+ * @param key the caller's key; empty for the budget that all share
  * @param verb the verb of the request
  * @param cost 1 to 2^31
  * @param maxWaitUs of a reserve
@@ -22,7 +21,7 @@ import io.sluicegate.internal.redis.Request.Clock;
  * @param nowUs the process' own time
  * @param bill what is charged before; else null
  */
-record StoreRequest(String policy, RuleSet rules, Head head, Key key, Verb verb, long cost, long maxWaitUs, PermitId permit,
+record StoreRequest(String policy, RuleSet rules, Head head, String key, Verb verb, long cost, long maxWaitUs, PermitId permit,
                 Clock clock, long nowUs, Bill bill) {
     Place place() {
         return new Place(policy, key);

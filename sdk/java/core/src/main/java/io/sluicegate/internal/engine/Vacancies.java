@@ -1,7 +1,6 @@
 package io.sluicegate.internal.engine;
 
 import io.sluicegate.internal.kernel.Answer;
-import io.sluicegate.internal.policy.Key;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.Map;
@@ -18,7 +17,7 @@ final class Vacancies {
     private final Map<Place, PriorityQueue<Turn>> turns = new HashMap<>();
     private int count;
 
-    record Place(String policy, Key key, long cost) {}
+    record Place(String policy, String key, long cost) {}
 
     /** A turn that comes at {@code dueUs}, as Redis granted it. */
     record Turn(Answer answer, long dueUs) {}

@@ -97,7 +97,7 @@ final class WarmUp {
 
     private void lookUpPolicies() throws InterruptedException {
         try {
-            engine.decide(new Call(NAME, "k", Verb.PEEK, 1, Numbers.NO_WAIT_GIVEN, null));
+            engine.published().decide(new Call(NAME, "k", Verb.PEEK, 1, Numbers.NO_WAIT_GIVEN, null));
         } catch (SluicegateException | CompletionException e) {
             // There is no policy of that name.
         }

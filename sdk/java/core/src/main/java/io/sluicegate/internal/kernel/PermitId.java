@@ -15,13 +15,11 @@ public record PermitId(BigInteger hash) {
 
     /** {@return the id of a permit of this name; null without one} */
     public static PermitId of(String name) {
-        return name == null ? null : of(name.getBytes(StandardCharsets.UTF_8));
-    }
-
-    /** {@return the id of a permit of this name} */
-    public static PermitId of(byte[] name) {
+        if (name == null) {
+            return null;
+        }
         BigInteger hash = BASIS;
-        for (byte b : name) {
+        for (byte b : name.getBytes(StandardCharsets.UTF_8)) {
             hash = hash.xor(BigInteger.valueOf(b & 0xff)).multiply(PRIME).and(MASK);
         }
         return new PermitId(hash);

@@ -23,7 +23,7 @@ import java.util.Map;
  * @param overflow what becomes of requests over the limit
  * @param onStoreFailure what is decided while Redis does not answer
  */
-public record Policy(String name, long version, long sinceMs, String app, List<String> apps, RuleSet rules, Map<Key, OwnRules> overrides,
+public record Policy(String name, long version, long sinceMs, String app, List<String> apps, RuleSet rules, Map<String, OwnRules> overrides,
                      OverflowAction overflow, OnStoreFailure onStoreFailure) {
     /**
      * Rules of one key in place of the policy's.
@@ -48,9 +48,10 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
     /**
      * {@return the rules of a key}
      *
+     * @param key the key; empty for the budget that all share
      * @param nowMs the time, in ms since 1970
      */
-    public RuleSet rulesOf(Key key, long nowMs) {
+    public RuleSet rulesOf(String key, long nowMs) {
         OwnRules own = overrides.isEmpty() ? null : overrides.get(key);
         return own == null || own.endsMs <= nowMs ? rules : own.rules;
     }
@@ -61,7 +62,7 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
      * @param takenOverMs when the policy was taken over
      * @param nowMs the time
      */
-    public long sinceMs(Key key, long takenOverMs, long nowMs) {
+    public long sinceMs(String key, long takenOverMs, long nowMs) {
         OwnRules own = overrides.isEmpty() ? null : overrides.get(key);
         return own == null || own.endsMs > nowMs ? takenOverMs : Math.max(takenOverMs, own.endsMs);
     }

@@ -78,10 +78,10 @@ public final class RecordReader {
         if (format != FORMAT) {
             throw later("record", "`" + format + "` is of a later version; this program reads " + FORMAT);
         }
-        Map<Key, OwnRules> overrides = new HashMap<>();
+        Map<String, OwnRules> overrides = new HashMap<>();
         for (Members each : record.has("overrides") ? record.objects("overrides") : List.<Members>of()) {
             long endsMs = each.has("until_ms") ? each.whole("until_ms", 0) : OwnRules.ENDLESS;
-            overrides.put(Key.of(each.text("key")), new OwnRules(rules(each), endsMs));
+            overrides.put(each.text("key"), new OwnRules(rules(each), endsMs));
         }
         return new Policy(name, record.whole("version", 0), sinceMs(record), record.text("app"), apps(record), rules(record), overrides,
             over(record.object("overflow")), word(record, "on_store_failure", OnStoreFailure.values()));

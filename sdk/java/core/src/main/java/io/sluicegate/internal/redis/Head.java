@@ -8,7 +8,7 @@ import java.util.HexFormat;
  * With what every state begins: of a policy's rules a generation and an instant, of a limit that a caller brings along
  * its rules in short.
  */
-public final class Head implements Comparable<Head> {
+public final class Head {
     /** Bytes of a policy's head. */
     public static final int LENGTH = 11;
     private static final int GENERATION = 6;
@@ -71,21 +71,10 @@ public final class Head implements Comparable<Head> {
         return since;
     }
 
-    /** Orders heads of policies by the instant, and then by the generation: the later version decides. */
-    @Override
-    public int compareTo(Head other) {
+    /** {@return whether this is the head of a later version of a policy, which decides then: by the instant, and then by the generation} */
+    public boolean isLaterThan(Head other) {
         int byInstant = Long.compare(instant(), other.instant());
-        return byInstant != 0 ? byInstant : Arrays.compareUnsigned(bytes, 0, GENERATION, other.bytes, 0, GENERATION);
-    }
-
-    @Override
-    public boolean equals(Object other) {
-        return other instanceof Head head && Arrays.equals(bytes, head.bytes);
-    }
-
-    @Override
-    public int hashCode() {
-        return Arrays.hashCode(bytes);
+        return byInstant > 0 || byInstant == 0 && Arrays.compareUnsigned(bytes, 0, GENERATION, other.bytes, 0, GENERATION) > 0;
     }
 
     /** {@return what is sent with every call: the lengths, the rules, and this head} */

@@ -1,6 +1,7 @@
 package io.sluicegate.internal.redis;
 
 import io.sluicegate.internal.kernel.Rule;
+import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -26,22 +27,23 @@ public final class Keys {
     }
 
     /** {@return the place of the state of a caller's key under a policy} */
-    public static byte[] state(String policy, byte[] key) {
-        byte[] name = policy.getBytes(StandardCharsets.UTF_8);
-        ByteBuffer parts = ByteBuffer.allocate(16 + name.length + key.length).order(ByteOrder.LITTLE_ENDIAN);
-        parts.putLong(name.length).put(name).putLong(key.length).put(key);
-        return ascii("sg:{" + hash(parts.array()) + "}");
+    public static byte[] state(String policy, String key) {
+        return ascii("sg:{" + hash(policy, key) + "}");
     }
 
     /** {@return the place of the rules of a policy} */
     public static byte[] rules(String policy, String generationHex) {
-        byte[] name = policy.getBytes(StandardCharsets.UTF_8);
-        ByteBuffer parts = ByteBuffer.allocate(8 + name.length).order(ByteOrder.LITTLE_ENDIAN);
-        parts.putLong(name.length).put(name);
-        return ascii("sg:rules:" + hash(parts.array()) + ":" + generationHex);
+        return ascii("sg:rules:" + hash(policy) + ":" + generationHex);
     }
 
-    private static String hash(byte[] bytes) {
-        return Base64.getUrlEncoder().withoutPadding().encodeToString(Arrays.copyOf(Rule.sha256(bytes), 16));
+    /** {@return the hash of texts, each after its length} */
+    private static String hash(String... texts) {
+        ByteArrayOutputStream parts = new ByteArrayOutputStream(128);
+        for (String text : texts) {
+            byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+            parts.writeBytes(ByteBuffer.allocate(Long.BYTES).order(ByteOrder.LITTLE_ENDIAN).putLong(bytes.length).array());
+            parts.writeBytes(bytes);
+        }
+        return Base64.getUrlEncoder().withoutPadding().encodeToString(Arrays.copyOf(Rule.sha256(parts.toByteArray()), 16));
     }
 }

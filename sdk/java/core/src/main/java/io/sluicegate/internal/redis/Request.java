@@ -32,11 +32,6 @@ public final class Request {
      * @param before the blob of the rules that wrote the state, empty if they are lost, null if they are not needed
      */
     public record End(Clock clock, long nowUs, long[][] windows, byte[] before) {
-        /** {@return the same end with what is known of the rules that wrote the state} */
-        public End with(byte[] before) {
-            return new End(clock, nowUs, windows, before);
-        }
-
         void write(ByteArrayOutputStream out) {
             if (clock != Clock.SERVER) {
                 integer(out, nowUs, 7);

@@ -168,7 +168,7 @@ public final class FailureLives {
     }
 
     private static Decision check(Engine engine, String key, long cost, String mode) throws InterruptedException {
-        Decision decision = engine.decide(new Call("p", key, Verb.CHECK, cost, Numbers.NO_WAIT_GIVEN, null));
+        Decision decision = engine.published().decide(new Call("p", key, Verb.CHECK, cost, Numbers.NO_WAIT_GIVEN, null));
         if (!decision.mode().name().equalsIgnoreCase(mode)) {
             throw new AssertionError(decision.toString());
         }
@@ -225,7 +225,7 @@ public final class FailureLives {
         long maxWait = step.get("max_wait_us") instanceof Long given ? given
             : verb == Verb.RESERVE ? Numbers.SPAN_MAX_US : Numbers.NO_WAIT_GIVEN;
         try {
-            Decision d = engine.decide(new Call("p", (String) step.get("key"), verb, cost, maxWait, (String) step.get("id")));
+            Decision d = engine.published().decide(new Call("p", (String) step.get("key"), verb, cost, maxWait, (String) step.get("id")));
             boolean passed = d.allowed() && !(d.overflow() instanceof Overflow.Shadow);
             return passed + " " + d.granted() + " " + d.waitUs() + " " + d.limit() + " " + d.remaining() + " " + d.resetAfterUs() + " "
                 + d.rule() + " " + d.mode().name().toLowerCase(Locale.ROOT) + way(d.overflow());

@@ -16,12 +16,10 @@ import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.kernel.Usage;
-import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
 import io.sluicegate.internal.redis.Result;
 import io.sluicegate.testing.Vector;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -36,7 +34,7 @@ public final class RandomLives {
     private final Random random;
 
     public RandomLives(RedisPort port) {
-        store = new RedisStore(port, new Deadline(2_000_000_000L, false));
+        store = new RedisStore(port, null, new Deadline(2_000_000_000L, false));
         seed = System.getenv("SEED") != null ? Long.parseLong(System.getenv("SEED")) : new Random().nextInt(1_000_000);
         random = new Random(seed);
         System.out.println("RandomLives: SEED=" + seed);
@@ -105,13 +103,13 @@ public final class RandomLives {
             }
             long cost = random.nextInt(3) == 0 ? upTo(40) : 1 + random.nextInt(3);
             long maxWait = random.nextInt(3) == 0 ? Numbers.SPAN_MAX_US : upTo(10_000_000);
-            PermitId permit = verb.namesPermit() ? PermitId.of(("id" + random.nextInt(6)).getBytes(StandardCharsets.UTF_8)) : null;
+            PermitId permit = verb.namesPermit() ? PermitId.of("id" + random.nextInt(6)) : null;
             if (verb == Verb.RELEASE || verb == Verb.RENEW) {
                 cost = 1;
             }
             RuleSet set = rules;
-            Result result = store.decide(new StoreRequest(name, set, Head.of(set, 1_767_225_600_000L + step), Key.of("k"), verb, cost, maxWait, permit,
-                Clock.GIVEN, now, null));
+            Result result = store.run(store.decideSteps(new StoreRequest(name, set, Head.of(set, 1_767_225_600_000L + step), "k", verb, cost, maxWait, permit,
+                Clock.GIVEN, now, null)));
             String answered = name + " step " + step + " " + verb + " cost " + cost + " at " + now;
             Result.Decided decided = assertInstanceOf(Result.Decided.class, result, answered);
             Usage.KernelRequest request = new Usage.KernelRequest(verb, cost, verb == Verb.RESERVE ? maxWait : Numbers.NO_WAIT_GIVEN, permit, now, set.windowsAround(now));

@@ -7,19 +7,17 @@ import io.sluicegate.RedisPort;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.RuleSet;
-import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
 import io.sluicegate.internal.redis.Result;
 import io.sluicegate.testing.Vector;
-import java.nio.charset.StandardCharsets;
 
 /** Runs a life through Redis by given time. */
 public final class RedisVectors {
     private final RedisStore store;
 
     public RedisVectors(RedisPort port) {
-        this.store = new RedisStore(port, new Deadline(2_000_000_000L, false));
+        this.store = new RedisStore(port, null, new Deadline(2_000_000_000L, false));
     }
 
     public void live(Vector life) throws InterruptedException {
@@ -41,10 +39,10 @@ public final class RedisVectors {
         if (step.cost() < 1 || step.cost() > Numbers.COST_MAX) {
             return "error range";
         }
-        PermitId permit = step.id() == null ? null : PermitId.of(step.id().getBytes(StandardCharsets.UTF_8));
+        PermitId permit = PermitId.of(step.id());
         Head head = Head.of(rules, 1_767_225_600_000L + version);
-        Result result = store.decide(new StoreRequest(life.replace('/', '.'), rules, head, Key.of("key"), step.verb(), step.cost(), step.maxWait(),
-            permit, Clock.GIVEN, step.at(), null));
+        Result result = store.run(store.decideSteps(new StoreRequest(life.replace('/', '.'), rules, head, "key", step.verb(), step.cost(), step.maxWait(),
+            permit, Clock.GIVEN, step.at(), null)));
         if (result instanceof Result.Unsupported) {
             return "error unsupported";
         }

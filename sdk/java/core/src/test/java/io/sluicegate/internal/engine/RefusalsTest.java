@@ -7,14 +7,13 @@ import io.sluicegate.Carry;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
-import io.sluicegate.internal.policy.Key;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class RefusalsTest {
     private static final RuleSet RULES =
         new RuleSet(Carry.USAGE, List.of(Rules.tokenBucket("r", new Rules.Rate(10, 1_000_000), 20, 20, false)));
-    private static final Place PLACE = new Place("p", Key.of("k"));
+    private static final Place PLACE = new Place("p", "k");
 
     private final Refusals refusals = new Refusals();
 

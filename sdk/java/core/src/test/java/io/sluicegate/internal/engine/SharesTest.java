@@ -14,7 +14,6 @@ import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
-import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
 import io.sluicegate.internal.redis.Result;
@@ -24,7 +23,7 @@ import org.junit.jupiter.api.Test;
 /** The examples of the page "When Redis does not decide". */
 class SharesTest {
     private static final long T = 1_800_000_000_000_000L;
-    private static final Place PLACE = new Place("p", Key.of("k"));
+    private static final Place PLACE = new Place("p", "k");
 
     private final Shares shares = new Shares();
 

@@ -63,7 +63,7 @@ class RecordTest {
         same(members, policy.rules());
         if (members.get("overrides") instanceof List<?> overrides) {
             for (Object override : overrides) {
-                same((Map<?, ?>) override, policy.rulesOf(Key.of((String) ((Map<?, ?>) override).get("key")), 0));
+                same((Map<?, ?>) override, policy.rulesOf((String) ((Map<?, ?>) override).get("key"), 0));
             }
         }
     }
@@ -157,8 +157,8 @@ class RecordTest {
         assertEquals(7, policy.version());
         assertEquals(5, policy.sinceMs());
         assertEquals(2, policy.rules().rules().size());
-        assertEquals(1000, policy.rulesOf(Key.of("203.0.113.7"), 0).rules().get(0).limit());
-        assertEquals(200, policy.rulesOf(Key.of("203.0.113.8"), 0).rules().get(0).limit());
+        assertEquals(1000, policy.rulesOf("203.0.113.7", 0).rules().get(0).limit());
+        assertEquals(200, policy.rulesOf("203.0.113.8", 0).rules().get(0).limit());
         assertEquals(OnStoreFailure.DENY, policy.onStoreFailure());
         assertTrue(policy.isFor("admin"));
         assertFalse(policy.isFor("web"));
@@ -181,12 +181,12 @@ class RecordTest {
     void an_override_ends_and_then_the_rules_of_the_policy_apply_from_that_instant() {
         Policy policy = read("whole", Records.of("whole"));
         long endMs = 1_798_740_000_000L;
-        Key vip = Key.of("vip");
+        String vip = "vip";
         assertEquals(9, policy.rulesOf(vip, endMs - 1).rules().get(0).limit());
         assertEquals(200, policy.rulesOf(vip, endMs).rules().get(0).limit());
         assertEquals(5, policy.sinceMs(vip, 5, endMs - 1));
         assertEquals(endMs, policy.sinceMs(vip, 5, endMs));
         assertEquals(endMs + 1, policy.sinceMs(vip, endMs + 1, endMs + 1));
-        assertEquals(5, policy.sinceMs(Key.of("other"), 5, endMs));
+        assertEquals(5, policy.sinceMs("other", 5, endMs));
     }
 }
