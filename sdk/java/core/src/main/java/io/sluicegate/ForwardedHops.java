@@ -1,12 +1,17 @@
 package io.sluicegate;
 
-import java.util.Locale;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** Texts of the addresses that proxies wrote in a field, read from the right: what a client wrote is to the left of them. */
 final class ForwardedHops {
     /** As at servers: no request passes more proxies. */
     private static final int HOPS_MAX = 64;
-    private static final String PUNCTUATION_OF_NAMES = "!#$%&'*+-.^_`|~";
+    /** A parameter. A value without quotes may be an address that needs them: {@code for=192.0.2.1:80} has one meaning. */
+    private static final Pattern PARAMETER = Pattern.compile("([!#$%&'*+.^_`|~0-9A-Za-z-]+)="
+        + "(?:\"((?:[^\"\\\\]++|\\\\.)*+)\"|([^; \t\"\\\\]++))[ \t]*+(?:;[ \t;]*+|\\z)", Pattern.DOTALL);
 
     private final String list;
     /** True if each address is in an element of RFC 7239. */
@@ -30,7 +35,7 @@ final class ForwardedHops {
         int comma = hasElements ? lastDivider() : list.lastIndexOf(',', end - 1);
         String text = list.substring(comma + 1, end).trim();
         end = comma;
-        return hasElements ? new Element(text).node() : text;
+        return hasElements ? node(text) : text;
     }
 
     /** {@return where the last comma outside of quotes is, -1 without one} Read from the right, so that a quote of a client changes nothing behind it. */
@@ -55,77 +60,19 @@ final class ForwardedHops {
         return (place - first) % 2 == 1;
     }
 
-    /** One element: parameters with semicolons between them. */
-    private static final class Element {
-        private final String text;
-        private int place;
-
-        Element(String text) {
-            this.text = text;
-        }
-
-        /** {@return the value of {@code for}, without a port that is hidden ({@code _port}); empty if there is none, or if the element is malformed} */
-        String node() {
-            String node = null;
-            for (skip(" \t;"); place < text.length(); skip(" \t;")) {
-                int equals = text.indexOf('=', place);
-                if (equals < 0 || !isToken(text.substring(place, equals))) {
-                    return "";
-                }
-                String name = text.substring(place, equals).toLowerCase(Locale.ROOT);
-                place = equals + 1;
-                String value = value();
-                skip(" \t");
-                boolean isSecond = name.equals("for") && node != null;
-                if (value == null || isSecond || place < text.length() && text.charAt(place) != ';') {
-                    return "";
-                }
-                node = name.equals("for") ? value : node;
+    /** {@return the value of {@code for}, without a port that is hidden ({@code _port}); empty if there is none, or if the element is malformed} */
+    private static String node(String element) {
+        List<String> nodes = new ArrayList<>();
+        Matcher parameter = PARAMETER.matcher(element.replaceFirst("^[ \t;]+", ""));
+        while (parameter.regionStart() < parameter.regionEnd()) {
+            if (!parameter.lookingAt()) {
+                return "";
             }
-            return node == null ? "" : withoutHiddenPort(node);
-        }
-
-        private void skip(String characters) {
-            while (place < text.length() && characters.indexOf(text.charAt(place)) >= 0) {
-                place++;
+            if (parameter.group(1).equalsIgnoreCase("for")) {
+                nodes.add(parameter.group(3) != null ? parameter.group(3) : parameter.group(2).replaceAll("(?s)\\\\(.)", "$1"));
             }
+            parameter.region(parameter.end(), parameter.regionEnd());
         }
-
-        /** Reads a value; null if it is none. Without quotes it may be an address that needs them: {@code for=192.0.2.1:80} has one meaning. */
-        private String value() {
-            if (place == text.length() || text.charAt(place) != '"') {
-                int start = place;
-                while (place < text.length() && "; \t\"\\".indexOf(text.charAt(place)) < 0) {
-                    place++;
-                }
-                return place > start ? text.substring(start, place) : null;
-            }
-            StringBuilder value = new StringBuilder();
-            for (place++; place < text.length(); place++) {
-                if (text.charAt(place) == '"') {
-                    place++;
-                    return value.toString();
-                }
-                if (text.charAt(place) == '\\' && ++place == text.length()) {
-                    return null;
-                }
-                value.append(text.charAt(place));
-            }
-            return null;
-        }
-
-        private static String withoutHiddenPort(String node) {
-            int colon = node.lastIndexOf(":_");
-            boolean isHidden = colon >= 0 && colon + 2 < node.length() && node.substring(colon + 1).chars().allMatch(c -> isAlphanumeric(c) || "._-".indexOf(c) >= 0);
-            return isHidden ? node.substring(0, colon) : node;
-        }
-
-        private static boolean isToken(String name) {
-            return !name.isEmpty() && name.chars().allMatch(c -> isAlphanumeric(c) || PUNCTUATION_OF_NAMES.indexOf(c) >= 0);
-        }
-
-        private static boolean isAlphanumeric(int c) {
-            return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z';
-        }
+        return nodes.size() == 1 ? nodes.get(0).replaceFirst(":_[0-9A-Za-z._-]+\\z", "") : "";
     }
 }
