@@ -4,6 +4,8 @@ import java.net.ConnectException;
 import java.net.SocketTimeoutException;
 import java.net.UnknownHostException;
 import java.nio.channels.UnresolvedAddressException;
+import java.util.Objects;
+import java.util.Optional;
 import java.util.function.Function;
 import java.util.stream.Stream;
 import javax.net.ssl.SSLException;
@@ -30,28 +32,21 @@ public final class Causes {
         if (description != null) {
             return description;
         }
-        String text = "";
-        Throwable cause = problem;
-        for (int depth = 0; cause != null && depth < DEPTH_MAX; depth++, cause = cause.getCause()) {
-            text = cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage();
-        }
-        return truncate(text);
+        return truncate(chain(problem).map(cause -> cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage())
+            .reduce("", (outer, inner) -> inner));
     }
 
     /** {@return the outermost cause that is known, as {@link #text}; null if none is} */
     public static String knownCause(Throwable problem, Function<Throwable, String> describe) {
-        Throwable cause = problem;
-        for (int depth = 0; cause != null && depth < DEPTH_MAX; depth++, cause = cause.getCause()) {
-            // Where several addresses of a host were tried, what became of each is suppressed.
-            for (Throwable each : Stream.concat(Stream.of(cause), Stream.of(cause.getSuppressed())).limit(DEPTH_MAX).toList()) {
-                String description = describe.apply(each);
-                description = description == null ? platformCause(each) : description;
-                if (description != null) {
-                    return truncate(description);
-                }
-            }
-        }
-        return null;
+        // Where several addresses of a host were tried, what became of each is suppressed.
+        return chain(problem).flatMap(cause -> Stream.concat(Stream.of(cause), Stream.of(cause.getSuppressed())).limit(DEPTH_MAX))
+            .map(each -> Optional.ofNullable(describe.apply(each)).orElseGet(() -> platformCause(each)))
+            .filter(Objects::nonNull).findFirst().map(Causes::truncate).orElse(null);
+    }
+
+    /** {@return a problem and the causes inside it, the outermost first} */
+    public static Stream<Throwable> chain(Throwable problem) {
+        return Stream.iterate(problem, Objects::nonNull, Throwable::getCause).limit(DEPTH_MAX);
     }
 
     /** {@return the first sentence of an error of Redis, which no password is in} */

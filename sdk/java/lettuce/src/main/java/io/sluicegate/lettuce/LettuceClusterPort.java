@@ -2,6 +2,7 @@ package io.sluicegate.lettuce;
 
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
+import io.lettuce.core.cluster.SlotHash;
 import io.sluicegate.AsyncRedisPort;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -50,7 +51,7 @@ public final class LettuceClusterPort implements AsyncRedisPort {
     private final Map<String, Node> nodes = new ConcurrentHashMap<>();
     private final ReentrantLock changing = new ReentrantLock();
     /** The owner of each slot; null where it is not known. */
-    private final AtomicReferenceArray<Node> owners = new AtomicReferenceArray<>(Slots.COUNT);
+    private final AtomicReferenceArray<Node> owners = new AtomicReferenceArray<>(SlotHash.SLOT_COUNT);
     private final Semaphore lookWanted = new Semaphore(0);
     private final Thread thread;
     /** Loads the script where a node does not have it. */
@@ -237,7 +238,7 @@ public final class LettuceClusterPort implements AsyncRedisPort {
         Routed(long until, byte[]... command) {
             this.until = until;
             this.command = command;
-            this.slot = Slots.of(command[Arrays.equals(command[0], EVALSHA) ? 3 : 1]);
+            this.slot = SlotHash.getSlot(command[Arrays.equals(command[0], EVALSHA) ? 3 : 1]);
         }
 
         void toOwner() {
@@ -413,7 +414,7 @@ public final class LettuceClusterPort implements AsyncRedisPort {
     }
 
     private void forget(Node node) {
-        for (int slot = 0; slot < Slots.COUNT; slot++) {
+        for (int slot = 0; slot < SlotHash.SLOT_COUNT; slot++) {
             owners.compareAndSet(slot, node, null);
         }
         node.close();

@@ -9,8 +9,6 @@ import javax.net.ssl.SSLException;
 
 /** Why there is no connection. */
 final class Problems {
-    /** Causes inside each other that are looked through. */
-    private static final int DEPTH_MAX = 10;
 
     /** The beginning of the text about a reply that is none of Redis; its byte follows. */
     private static final String FIRST_BYTE = "Invalid first byte: ";
@@ -23,15 +21,11 @@ final class Problems {
      * that is tried again.
      */
     static boolean isFinal(Throwable problem) {
-        Throwable cause = problem;
-        for (int depth = 0; cause != null && depth < DEPTH_MAX; depth++, cause = cause.getCause()) {
+        return Causes.chain(problem).anyMatch(cause -> {
             boolean isRefused = cause instanceof ConnectException && !(cause instanceof ConnectTimeoutException);
-            if (isRefused || cause instanceof UnknownHostException || cause instanceof SSLException
-                || cause instanceof RedisCommandExecutionException && !String.valueOf(cause.getMessage()).startsWith("LOADING")) {
-                return true;
-            }
-        }
-        return false;
+            return isRefused || cause instanceof UnknownHostException || cause instanceof SSLException
+                || cause instanceof RedisCommandExecutionException && !String.valueOf(cause.getMessage()).startsWith("LOADING");
+        });
     }
 
     /**
