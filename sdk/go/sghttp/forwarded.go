@@ -1,7 +1,9 @@
 package sghttp
 
 import (
+	"cmp"
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
@@ -64,74 +66,32 @@ func endsEscaping(text string) bool {
 	return (len(text)-len(strings.TrimRight(text, `\`)))%2 == 1
 }
 
+// parameter is a parameter of an element. A value without quotes may be an address that needs them: `for=192.0.2.1:80` has one meaning.
+var parameter = regexp.MustCompile("(?s)^([!#$%&'*+.^_`|~0-9A-Za-z-]+)=" + `(?:"((?:[^"\\]|\\.)*)"|([^; \t"\\]+))[ \t]*(?:;[ \t;]*|$)`)
+
+var (
+	escapedByte = regexp.MustCompile(`(?s)\\(.)`)
+	hiddenPort  = regexp.MustCompile(`:_[0-9A-Za-z._-]+$`)
+)
+
 // forNode returns the node of the parameter `for` of an element, without a port that is hidden (`_port`); "" if there is none, or if
 // the element is malformed.
 func forNode(element string) string {
-	node, isFound := "", false
-	for {
-		element = strings.TrimLeft(element, " \t;")
-		if element == "" {
-			return withoutHiddenPort(node)
-		}
-		name, rest, hasValue := strings.Cut(element, "=")
-		if !hasValue || !isToken(name) {
+	var nodes []string
+	for element = strings.TrimLeft(element, " \t;"); element != ""; {
+		found := parameter.FindStringSubmatch(element)
+		if found == nil {
 			return ""
 		}
-		value, rest, isRead := parameter(rest)
-		rest = strings.TrimLeft(rest, " \t")
-		if !isRead || rest != "" && rest[0] != ';' {
-			return ""
+		if strings.EqualFold(found[1], "for") {
+			nodes = append(nodes, cmp.Or(found[3], escapedByte.ReplaceAllString(found[2], "$1")))
 		}
-		if strings.EqualFold(name, "for") {
-			if isFound {
-				return ""
-			}
-			node, isFound = value, true
-		}
-		element = rest
+		element = element[len(found[0]):]
 	}
-}
-
-// parameter reads a value, in quotes or without them, and returns what is behind it. Without them it may be an address that needs
-// them: `for=192.0.2.1:80` has one meaning.
-func parameter(text string) (value, rest string, ok bool) {
-	if !strings.HasPrefix(text, `"`) {
-		end := strings.IndexAny(text, "; \t\"\\")
-		if end < 0 {
-			end = len(text)
-		}
-		return text[:end], text[end:], end > 0
+	if len(nodes) != 1 {
+		return ""
 	}
-	var out strings.Builder
-	for i := 1; i < len(text); i++ {
-		if text[i] == '"' {
-			return out.String(), text[i+1:], true
-		}
-		if text[i] == '\\' {
-			i++
-		}
-		if i < len(text) {
-			out.WriteByte(text[i])
-		}
-	}
-	return "", "", false
-}
-
-func withoutHiddenPort(node string) string {
-	colon := strings.LastIndex(node, ":_")
-	if colon < 0 || colon+len(":_") == len(node) || strings.ContainsFunc(node[colon+1:], func(c rune) bool { return !isAlphanumeric(c) && !strings.ContainsRune("._-", c) }) {
-		return node
-	}
-	return node[:colon]
-}
-
-// isToken returns whether a text is a name as RFC 9110 has it.
-func isToken(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(c rune) bool { return !isAlphanumeric(c) && !strings.ContainsRune("!#$%&'*+-.^_`|~", c) })
-}
-
-func isAlphanumeric(c rune) bool {
-	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+	return hiddenPort.ReplaceAllString(nodes[0], "")
 }
 
 // forwardedAddress reads an address as proxies write it: `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]` or
