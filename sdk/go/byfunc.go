@@ -45,10 +45,6 @@ func (f byFunc) decide(ctx context.Context, request engine.Request) (Decision, e
 
 func (f byFunc) ping(context.Context) error { return nil }
 
-func (f byFunc) health(context.Context, bool) Health { return Health{Status: StatusUp} }
-
-func (f byFunc) require(context.Context, string) error { return nil }
-
 func (f byFunc) endpoint() (kind, address string) { return "", "" }
 
 func (f byFunc) close() error { return nil }

@@ -30,10 +30,6 @@ import (
 type decider interface {
 	decide(ctx context.Context, a engine.Request) (Decision, error)
 	ping(ctx context.Context) error
-	// health returns the state; needed reports whether the program uses policies.
-	health(ctx context.Context, needed bool) Health
-	// require returns why requests under a policy would get no decision.
-	require(ctx context.Context, policy string) error
 	// endpoint returns what decides, redis or server, and its address; "" if this process decides alone.
 	endpoint() (kind, address string)
 	close() error

@@ -54,7 +54,7 @@ func (g *Gate) Health(ctx context.Context, policies ...string) Health {
 	h := g.state(ctx)
 	var wrong []error
 	for _, name := range policies {
-		if err := g.decider.require(ctx, name); err != nil {
+		if err := g.require(ctx, name); err != nil {
 			wrong = append(wrong, err)
 		}
 	}
@@ -69,7 +69,7 @@ func (g *Gate) Health(ctx context.Context, policies ...string) Health {
 
 // state returns the health, whatever policies are used.
 func (g *Gate) state(ctx context.Context) Health {
-	h := g.decider.health(ctx, g.needed.Load())
+	h := g.deciderState(ctx)
 	if failure := g.failing.Load(); h.Status == StatusUp && failure != nil && g.clock.Now().Sub(failure.at) < failureLasts {
 		h.Status, h.Err = StatusDegraded, failure.err
 		if failure.err.Status == http.StatusUnauthorized || failure.err.Status == http.StatusForbidden {
@@ -79,32 +79,27 @@ func (g *Gate) state(ctx context.Context) Health {
 	return h
 }
 
-func (l local) health(ctx context.Context, needed bool) Health {
-	level, err := l.engine.Health(ctx, needed)
-	policyCount, _ := l.engine.Policies.State()
-	_, address := l.endpoint()
-	h := Health{Status: StatusUp, Address: address, Policies: policyCount}
-	switch level {
-	case engine.LevelDegraded:
-		h.Status = StatusDegraded
-	case engine.LevelDown:
-		h.Status = StatusDown
+// deciderState returns the health of what decides.
+func (g *Gate) deciderState(ctx context.Context) Health {
+	_, address := g.decider.endpoint()
+	l, isLocal := g.decider.(local)
+	if !isLocal {
+		if err := g.decider.ping(ctx); err != nil {
+			return Health{Status: StatusDown, Address: address, Err: err}
+		}
+		return Health{Status: StatusUp, Address: address}
 	}
+	level, err := l.engine.Health(ctx, g.needed.Load())
+	policyCount, _ := l.engine.Policies.State()
+	h := Health{Status: levelStatuses[level], Address: address, Policies: policyCount}
 	if err != nil {
 		h.Err = errorOf(err, describeEndpoint(l))
 	}
 	return h
 }
 
-// serverHealth returns the state of a gate that sends its requests to a server.
-func serverHealth(ctx context.Context, d decider) Health {
-	_, address := d.endpoint()
-	err := d.ping(ctx)
-	if err != nil {
-		return Health{Status: StatusDown, Address: address, Err: err}
-	}
-	return Health{Status: StatusUp, Address: address}
-}
+// levelStatuses are the statuses of the levels of an engine.
+var levelStatuses = [...]Status{engine.LevelUp: StatusUp, engine.LevelDegraded: StatusDegraded, engine.LevelDown: StatusDown}
 
 // Require returns an error unless requests under each of these policies would be decided: it looks once, and names every policy
 // that is unknown, not available to the app, or cannot be read. Call it when the program starts, so that a wrong name is found
@@ -113,7 +108,7 @@ func (g *Gate) Require(ctx context.Context, policies ...string) error {
 	g.needed.Store(true)
 	var all []error
 	for _, name := range policies {
-		err := g.decider.require(ctx, name)
+		err := g.require(ctx, name)
 		if err != nil {
 			all = append(all, err)
 		}
@@ -125,16 +120,19 @@ func (g *Gate) Require(ctx context.Context, policies ...string) error {
 	return errors.Join(all...)
 }
 
-func (l local) require(ctx context.Context, policy string) error {
-	err := l.engine.Require(ctx, engine.Request{Policy: policy, Verb: kernel.VerbCheck})
-	if err != nil {
-		return errorOf(err, describeEndpoint(l))
+// require returns why requests under a policy would get no decision. A server gets a peek at the budget that all share, which
+// changes nothing.
+func (g *Gate) require(ctx context.Context, policy string) error {
+	switch d := g.decider.(type) {
+	case local:
+		if err := d.engine.Require(ctx, engine.Request{Policy: policy, Verb: kernel.VerbCheck}); err != nil {
+			return errorOf(err, describeEndpoint(d))
+		}
+		return nil
+	case byFunc:
+		return nil
+	default:
+		_, err := d.decide(ctx, engine.Request{Policy: policy, Verb: kernel.VerbPeek, Cost: 1})
+		return err
 	}
-	return nil
-}
-
-// requireFromServer returns why a server would not decide under a policy. It sends a peek at the budget that all share, which changes nothing.
-func requireFromServer(ctx context.Context, d decider, policy string) error {
-	_, err := d.decide(ctx, engine.Request{Policy: policy, Verb: kernel.VerbPeek, Cost: 1})
-	return err
 }

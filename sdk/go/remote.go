@@ -304,12 +304,6 @@ func (r *remote) ping(ctx context.Context) error {
 
 func (r *remote) endpoint() (kind, address string) { return "server", r.host }
 
-func (r *remote) health(ctx context.Context, _ bool) Health { return serverHealth(ctx, r) }
-
-func (r *remote) require(ctx context.Context, policy string) error {
-	return requireFromServer(ctx, r, policy)
-}
-
 func (r *remote) close() error {
 	r.client.CloseIdleConnections()
 	return nil

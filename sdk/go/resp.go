@@ -227,12 +227,6 @@ func (r *resp) ping(ctx context.Context) error {
 
 func (r *resp) endpoint() (kind, address string) { return "server", r.client.Options().Addr }
 
-func (r *resp) health(ctx context.Context, _ bool) Health { return serverHealth(ctx, r) }
-
-func (r *resp) require(ctx context.Context, policy string) error {
-	return requireFromServer(ctx, r, policy)
-}
-
 func (r *resp) close() error {
 	_ = r.client.Close() // it has been closed before
 	return nil
