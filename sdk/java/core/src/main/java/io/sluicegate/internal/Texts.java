@@ -1,5 +1,9 @@
 package io.sluicegate.internal;
 
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.Optional;
+
 /** Texts that go into errors and reports, also from outside. */
 public final class Texts {
     /** The most characters of such a text: enough to show what is wrong, and no log is flooded. */
@@ -16,5 +20,10 @@ public final class Texts {
         }
         int end = CHARACTERS_MAX - 1;
         return text.substring(0, Character.isHighSurrogate(text.charAt(end - 1)) ? end - 1 : end) + "…";
+    }
+
+    /** {@return the constant whose name, in small letters, is a text} */
+    public static <E extends Enum<E>> Optional<E> word(String text, E[] constants) {
+        return Arrays.stream(constants).filter(each -> each.name().toLowerCase(Locale.ROOT).equals(text)).findFirst();
     }
 }

@@ -12,7 +12,6 @@ import io.sluicegate.internal.Texts;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.regex.Matcher;
@@ -34,7 +33,7 @@ final class Answers {
         long heldUs = fields.containsKey("held_us") ? number(fields, "held_us") : 0;
         return new Decided(bool(fields, "allowed"), number(fields, "granted"), Math.max(number(fields, "wait_us") - heldUs, 0),
             number(fields, "limit"), number(fields, "remaining"), retryAfterUs(fields), number(fields, "reset_after_us"), policy,
-            text(fields, "rule"), quotas(policyField), mode == null ? Mode.STORE : mode(text(fields, "mode")), overflow(fields), heldUs);
+            text(fields, "rule"), quotas(policyField), mode == null ? Mode.STORE : Texts.word(text(fields, "mode"), Mode.values()).orElse(Mode.STORE), overflow(fields), heldUs);
     }
 
     static long retryAfterUs(Map<?, ?> fields) {
@@ -50,15 +49,6 @@ final class Answers {
             quotas.add(new Quota(matcher.group(1), Long.parseLong(matcher.group(2)), windowUs, matcher.group(4) != null));
         }
         return List.copyOf(quotas);
-    }
-
-    private static Mode mode(String text) {
-        for (Mode mode : Mode.values()) {
-            if (mode.name().toLowerCase(Locale.ROOT).equals(text)) {
-                return mode;
-            }
-        }
-        return Mode.STORE;
     }
 
     // What lacks or has another shape is an exception that `HttpTransport.decided` knows.

@@ -7,6 +7,7 @@ import io.sluicegate.ErrorCode;
 import io.sluicegate.Limit;
 import io.sluicegate.OnStoreFailure;
 import io.sluicegate.Overflow;
+import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.json.JsonException;
 import io.sluicegate.internal.kernel.Calendar;
@@ -16,7 +17,6 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 
 /** Reads the records of policies: spec/record.md. */
@@ -102,12 +102,7 @@ public final class RecordReader {
 
     private static <E extends Enum<E>> E word(Members members, String name, E[] words) {
         String text = members.text(name);
-        for (E word : words) {
-            if (word.name().toLowerCase(Locale.ROOT).equals(text)) {
-                return word;
-            }
-        }
-        throw later(members.at(name), "`" + text + "` is unknown");
+        return Texts.word(text, words).orElseThrow(() -> later(members.at(name), "`" + text + "` is unknown"));
     }
 
     private static OverflowAction over(Members overflow) {
