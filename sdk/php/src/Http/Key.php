@@ -165,12 +165,8 @@ final class Key
         return self::joined($values);
     }
 
-    /**
-     * Returns the exception of a request without its key, once the observer of the limiter has seen it as `key_empty`.
-     *
-     * @internal
-     */
-    public static function missing(Limiter $limiter, string $problem): BadRequest
+    /** Returns the exception of a request without its key, once the observer of the limiter has seen it as `key_empty`. */
+    private static function missing(Limiter $limiter, string $problem): BadRequest
     {
         try {
             $limiter->check('');

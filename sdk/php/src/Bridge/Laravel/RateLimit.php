@@ -11,11 +11,11 @@ use InvalidArgumentException;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
-use Sluicegate\Http\Address;
 use Sluicegate\Http\BadRequest;
 use Sluicegate\Http\Headers;
 use Sluicegate\Http\Key;
 use Sluicegate\Http\Refusal;
+use Sluicegate\Http\RequestFacts;
 use Sluicegate\Limiter;
 
 /**
@@ -67,10 +67,7 @@ final class RateLimit
         if ($by === 'all' || $user !== null) {
             return $user === null ? null : 'user:' . $user->getAuthIdentifier();
         }
-        $address = Key::joined([Address::asKey((string) $request->ip())]);
-        return $address !== null || $shared
-            ? $address
-            : throw Key::missing($limiter, 'remote_ip: the request has none');
+        return Key::remoteIp(shared: $shared)->of(new RequestFacts((string) $request->ip(), '', '', []), $limiter);
     }
 
     /** @internal */

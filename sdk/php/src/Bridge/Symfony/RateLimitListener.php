@@ -6,7 +6,6 @@ namespace Sluicegate\Bridge\Symfony;
 
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
-use Sluicegate\Http\Address;
 use Sluicegate\Http\BadRequest;
 use Sluicegate\Http\Headers;
 use Sluicegate\Http\Key;
@@ -101,10 +100,7 @@ final class RateLimitListener implements EventSubscriberInterface
         if ($key !== 'address') {
             return Key::attributes([$key], shared: $shared)->of(RequestFacts::ofSymfony($request), $limiter);
         }
-        $address = Key::joined([Address::asKey((string) $request->getClientIp())]);
-        return $address !== null || $shared
-            ? $address
-            : throw Key::missing($limiter, 'remote_ip: the request has none');
+        return Key::remoteIp(shared: $shared)->of(new RequestFacts((string) $request->getClientIp(), '', '', []), $limiter);
     }
 
     private static function response(Refusal $refusal): Response
