@@ -20,7 +20,7 @@ declare(strict_types=1);
         'Direct\Asked',
         'Policy\Policies', 'Policy\Policy',
         'Policy\Version', 'Rules\RuleSet', 'Rules\Rule', 'Rules\Carry', 'Rules\Calendar', 'Kernel\Kernel',
-        'Kernel\KernelRequest', 'Kernel\Outcome', 'Kernel\Num', 'Kernel\Level', 'Kernel\Window', 'Kernel\Concurrency',
+        'Kernel\KernelRequest', 'Kernel\Outcome', 'Kernel\Level', 'Kernel\Window', 'Kernel\Concurrency',
         'Http\Headers', 'Http\Refusal', 'Http\Key', 'Http\RequestFacts', 'Http\Address',
         'FallbackResponse',
     ];

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Direct;
 
-use Sluicegate\Kernel\Num;
+use Sluicegate\Kernel\Primitive;
 use Sluicegate\Rules\Rule;
 
 /**
@@ -73,7 +73,7 @@ final class Account
     {
         $kernel = $this->budget->rules->set->kernel();
         $owed = fn (int $used, int $stored): int =>
-            min(Num::divCeil(max($used - $stored, 0), $this->nodes), self::DEBT_MAX);
+            min(Primitive::divCeil(max($used - $stored, 0), $this->nodes), self::DEBT_MAX);
         return array_map($owed, $kernel->used($this->used, $now), $kernel->used($this->stored, $now));
     }
 

@@ -119,7 +119,7 @@ final class Level extends Primitive
     {
         [$used, $at] = $this->at($state, $now);
         $back = min($this->units($cost), $used);
-        return [[$used - $back, $at], Num::divCeil($back, $this->perPermit)];
+        return [[$used - $back, $at], self::divCeil($back, $this->perPermit)];
     }
 
     public function rewind(array $state, int $now): array
@@ -129,7 +129,7 @@ final class Level extends Primitive
 
     public function used(?array $state, int $now): int
     {
-        return Num::divCeil($this->at($state, $now)[0], $this->perPermit);
+        return self::divCeil($this->at($state, $now)[0], $this->perPermit);
     }
 
     public function withUsed(int $now, int $used): ?array
@@ -140,7 +140,7 @@ final class Level extends Primitive
     /** Returns the permits that the two `smooth_*` have in use when nothing is stored and nothing is owed. */
     public function unstored(): int
     {
-        return Num::divCeil($this->depth, $this->perPermit);
+        return self::divCeil($this->depth, $this->perPermit);
     }
 
     /** Returns the units of permits. */
@@ -172,7 +172,7 @@ final class Level extends Primitive
         if ($units <= 0) {
             return 0;
         }
-        $span = Num::divCeil($units, $this->perTick) * $this->tickUs - max($now - $at, 0);
+        $span = self::divCeil($units, $this->perTick) * $this->tickUs - max($now - $at, 0);
         return $span < 0 ? 0 : (int) min($span, self::SPAN_MAX_US);
     }
 }

@@ -24,6 +24,12 @@ abstract class Primitive
     /** The retry of a request that never passes: later than any other. */
     public const NEVER = PHP_INT_MAX;
 
+    /** Returns `$a / $b` rounded up; both are 0 or more, `$b` at least 1. */
+    public static function divCeil(int $a, int $b): int
+    {
+        return intdiv($a, $b) + ($a % $b > 0 ? 1 : 0);
+    }
+
     /** @param int $limit the largest cost that passes at once, as answers report it */
     public function __construct(public readonly int $limit)
     {

@@ -47,7 +47,7 @@ final class Window extends Primitive
             self::CALENDAR => self::LONGEST_H[(int) $n[3]] * self::HOUR_US,
             default => (int) $n[2],
         };
-        $this->bucketUs = Num::divCeil($this->spanUs, self::BUCKETS - 1);
+        $this->bucketUs = self::divCeil($this->spanUs, self::BUCKETS - 1);
     }
 
     public function check(?array $state, int $now, KernelRequest $request): array

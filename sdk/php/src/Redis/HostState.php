@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Sluicegate\Redis;
 
+use Sluicegate\Memory\Apcu;
+
 /**
  * An address, or the slots of a cluster, that this host learned: kept by APCu for the host's processes, else by this
  * object.
@@ -20,7 +22,7 @@ final class HostState
 
     public function __construct(private readonly string $about)
     {
-        $this->hasApcu = function_exists('apcu_enabled') && apcu_enabled();
+        $this->hasApcu = Apcu::isAvailable();
     }
 
     /** Returns the value; null if there is none. */

@@ -6,7 +6,6 @@ namespace Sluicegate\Rules;
 
 use Sluicegate\Kernel\Concurrency;
 use Sluicegate\Kernel\Level;
-use Sluicegate\Kernel\Num;
 use Sluicegate\Kernel\Primitive;
 use Sluicegate\Kernel\Window;
 
@@ -137,7 +136,7 @@ final readonly class Rule
     {
         $n = $this->numbers;
         return match ($this->code) {
-            1, 4 => (float) Num::divCeil((int) $n[3], (int) $n[1]) * $n[0],
+            1, 4 => (float) Primitive::divCeil((int) $n[3], (int) $n[1]) * $n[0],
             2 => ceil($n[2] * $n[1] / $n[0]),
             3 => ceil($n[2] * $n[4]),
             5 => $n[1] === 2.0 ? (float) Parameters::SPAN_MAX_US : $n[2],

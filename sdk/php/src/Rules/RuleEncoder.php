@@ -5,7 +5,6 @@ declare(strict_types=1);
 namespace Sluicegate\Rules;
 
 use Sluicegate\Exception\InvalidRequest;
-use Sluicegate\Kernel\Num;
 use Sluicegate\Kernel\Primitive;
 use Sluicegate\Ranges;
 
@@ -167,7 +166,7 @@ final class RuleEncoder
         if ($window < $buckets) {
             throw $p->error('window', "has fewer us than there are buckets, `$buckets`");
         }
-        return [$limit, $window, Num::divCeil($window, $buckets), $buckets];
+        return [$limit, $window, Primitive::divCeil($window, $buckets), $buckets];
     }
 
     /** @return list<int> */
@@ -175,7 +174,7 @@ final class RuleEncoder
     {
         $limit = $p->wholeNumber('limit', 1, self::PERMITS_MAX - 1);
         $window = $p->span('window');
-        $step = Num::divCeil($window, intdiv(1 << 51, $limit));
+        $step = Primitive::divCeil($window, intdiv(1 << 51, $limit));
         return [$limit, $window, $step, intdiv($window, $step)];
     }
 
@@ -224,7 +223,7 @@ final class RuleEncoder
     private static function windowUs(int $code, array $n, int $limit): ?int
     {
         $us = match ($code) {
-            1, 4 => Num::divCeil((int) $n[3], (int) $n[1]) * (int) $n[0],
+            1, 4 => Primitive::divCeil((int) $n[3], (int) $n[1]) * (int) $n[0],
             2 => ceil($limit * $n[1] / $n[0]),
             5 => $n[2],
             7, 8 => $n[1],

@@ -100,7 +100,8 @@ final class RateLimitListener implements EventSubscriberInterface
         if ($key !== 'address') {
             return Key::attributes([$key], shared: $shared)->of(RequestFacts::ofSymfony($request), $limiter);
         }
-        return Key::remoteIp(shared: $shared)->of(new RequestFacts((string) $request->getClientIp(), '', '', []), $limiter);
+        $client = new RequestFacts((string) $request->getClientIp(), '', '', []);
+        return Key::remoteIp(shared: $shared)->of($client, $limiter);
     }
 
     private static function response(Refusal $refusal): Response
