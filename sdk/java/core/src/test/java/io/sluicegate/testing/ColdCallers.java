@@ -27,7 +27,7 @@ public final class ColdCallers {
     static String run(Class<? extends FaultContract> contract, String uri, String policy) throws IOException {
         String classPath = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
         Process process = new ProcessBuilder(System.getProperty("java.home") + "/bin/java", "-Xmx256m", "-cp", classPath,
-            ColdCallers.class.getName(), contract.getName(), uri, policy).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+            ColdCallers.class.getName(), contract.getName(), uri, policy).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try {
             return new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
         } finally {
@@ -42,7 +42,11 @@ public final class ColdCallers {
         FaultContract contract = (FaultContract) maker.newInstance();
         try (DirectGate gate = Sluicegate.direct(contract.open(args[1])).build()) {
             Limiter limiter = args[2].isEmpty() ? gate.limit("cold", Limit.fixedWindow(20, Duration.ofDays(366))) : gate.policy(args[2]);
-            ExecutorService threads = Executors.newFixedThreadPool(CALLERS);
+            ExecutorService threads = Executors.newFixedThreadPool(CALLERS, task -> {
+                Thread thread = new Thread(task);
+                thread.setDaemon(true);
+                return thread;
+            });
             CountDownLatch start = new CountDownLatch(1);
             List<Future<Decision>> all = new ArrayList<>();
             for (int caller = 0; caller < CALLERS; caller++) {
@@ -59,7 +63,6 @@ public final class ColdCallers {
                 admitted += decision.allowed() ? 1 : 0;
                 modes.merge(decision.mode(), 1, Integer::sum);
             }
-            threads.shutdown();
             System.out.println("admitted " + admitted + " of 20, " + modes);
         }
     }
