@@ -1,5 +1,6 @@
 package io.sluicegate;
 
+import io.sluicegate.internal.kernel.Numbers;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.stream.Collectors;
@@ -33,21 +34,17 @@ public final class HttpFields {
             if (!decision.quotas().isEmpty()) {
                 fields.put("RateLimit-Policy", decision.quotas().stream().map(HttpFields::quota).collect(Collectors.joining(", ")));
             }
-            fields.put("RateLimit", "\"" + decision.rule() + "\";r=" + decision.remaining() + ";t=" + seconds(untilUs));
+            fields.put("RateLimit", "\"" + decision.rule() + "\";r=" + decision.remaining() + ";t=" + Numbers.ceilDiv(untilUs, SECOND_US));
         }
         if (!decision.allowed() && decision.retryAfterUs() != Decision.NEVER) {
-            fields.put("Retry-After", Long.toString(Math.max(seconds(decision.retryAfterUs()), 1)));
+            fields.put("Retry-After", Long.toString(Math.max(Numbers.ceilDiv(decision.retryAfterUs(), SECOND_US), 1)));
         }
         return fields;
     }
 
     // A window of less than a second is left out, as the field has whole seconds.
     private static String quota(Quota quota) {
-        String window = quota.windowUs() >= SECOND_US ? ";w=" + seconds(quota.windowUs()) : "";
+        String window = quota.windowUs() >= SECOND_US ? ";w=" + Numbers.ceilDiv(quota.windowUs(), SECOND_US) : "";
         return "\"" + quota.rule() + "\";q=" + quota.limit() + window + (quota.concurrent() ? ";qu=\"concurrent-requests\"" : "");
-    }
-
-    private static long seconds(long us) {
-        return us / SECOND_US + (us % SECOND_US > 0 ? 1 : 0);
     }
 }

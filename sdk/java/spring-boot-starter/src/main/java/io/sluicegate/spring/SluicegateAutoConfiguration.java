@@ -10,10 +10,10 @@ import io.sluicegate.Sluicegate;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.http.HttpGate;
 import io.sluicegate.internal.Texts;
+import io.sluicegate.internal.json.Json;
 import io.sluicegate.lettuce.LettuceClusterPort;
 import io.sluicegate.lettuce.LettucePort;
 import io.sluicegate.micrometer.DecisionMeters;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import org.springframework.beans.factory.BeanFactory;
 import org.springframework.beans.factory.ObjectProvider;
@@ -210,20 +210,12 @@ public class SluicegateAutoConfiguration {
     }
 
     private static Map<String, Object> details(Gate gate, GateHealth health) {
-        Map<String, Object> details = new LinkedHashMap<>();
         if (health.address().isEmpty()) {
-            return details;
+            return Map.of();
         }
-        String kind = gate instanceof HttpGate ? "server" : "redis";
-        details.put(kind, health.state() == GateHealth.State.UP ? "answers"
-            : Texts.READ_BEFORE.equals(health.decisions()) ? "decides by policies read before" : "does not decide");
-        details.put("address", health.address());
-        if (health.cause() != null) {
-            details.put("cause", health.cause());
-        }
-        if (health.decisions() != null) {
-            details.put("decisions", health.decisions());
-        }
-        return details;
+        String answer = health.state() == GateHealth.State.UP ? "answers"
+            : Texts.READ_BEFORE.equals(health.decisions()) ? "decides by policies read before" : "does not decide";
+        return Json.object(gate instanceof HttpGate ? "server" : "redis", answer, "address", health.address(), "cause", health.cause(),
+            "decisions", health.decisions());
     }
 }
