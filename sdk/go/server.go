@@ -135,10 +135,8 @@ func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error)
 	if len(sent) == 0 && len(checks) > 0 {
 		return results, nil
 	}
-	started := time.Now()
-	got, err := r.batch(ctx, sent, false)
+	got, started, err := g.batch(ctx, r, sent, false)
 	if err != nil {
-		g.reportUndecided(ctx, sent, err, started)
 		return nil, err
 	}
 	for i, item := range got.Answers {
@@ -164,10 +162,8 @@ func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
 			return Batch{}, err
 		}
 	}
-	started := time.Now()
-	got, err := r.batch(ctx, sent, true)
+	got, started, err := g.batch(ctx, r, sent, true)
 	if err != nil {
-		g.reportUndecided(ctx, sent, err, started)
 		return Batch{}, err
 	}
 	out := Batch{Allowed: *got.Allowed, Refused: -1}
@@ -270,13 +266,6 @@ func (g *Gate) reportOutcome(ctx context.Context, policy, verb string, d Decisio
 	}
 }
 
-// reportUndecided reports the outcome of checks of which none was decided.
-func (g *Gate) reportUndecided(ctx context.Context, checks []remoteRequest, err error, started time.Time) {
-	for _, c := range checks {
-		g.reportOutcome(ctx, c.Policy, kernel.VerbCheck.String(), Decision{}, err, started)
-	}
-}
-
 func (c Check) cost() int64 { return cmp.Or(c.N, 1) }
 
 // validateCheck returns an error if a check has no limiter of this gate.
@@ -298,13 +287,20 @@ func (g *Gate) checkBody(r *remote, c Check) (remoteRequest, error) {
 	return r.body(c.Limiter.name, c.Key, "", c.cost())
 }
 
-func (r *remote) batch(ctx context.Context, checks []remoteRequest, atomic bool) (got remoteBatch, err error) {
+// batch asks for checks, from started on. It reports the outcome of each of them if none was decided.
+func (g *Gate) batch(ctx context.Context, r *remote, checks []remoteRequest, atomic bool) (got remoteBatch, started time.Time, err error) {
+	started = time.Now()
 	got.checks, got.atomic = len(checks), atomic
 	_, err = r.call(ctx, batchPath, "", struct {
 		Atomic bool            `json:"atomic,omitempty"`
 		Checks []remoteRequest `json:"checks"`
 	}{atomic, checks}, &got)
-	return got, err
+	if err != nil {
+		for _, c := range checks {
+			g.reportOutcome(ctx, c.Policy, kernel.VerbCheck.String(), Decision{}, err, started)
+		}
+	}
+	return got, started, err
 }
 
 // decodeItem decodes one answer of a batch: a decision, or a problem.
