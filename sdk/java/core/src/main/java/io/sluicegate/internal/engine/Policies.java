@@ -61,8 +61,10 @@ final class Policies {
 
     /** {@return the policy of a name; one that was never used is looked for at once} */
     Step<PolicyCatalog.Held> find(String name) {
+        // Asked before the catalog, which has the policy by the time that its name counts as looked up.
+        boolean isLookedUp = lookedUp.contains(name);
         PolicyCatalog.Held held = catalog.get(name);
-        if (held != null || lookedUp.contains(name) || !names.contains(name) && names.size() >= POLICIES_MAX) {
+        if (held != null || isLookedUp || !names.contains(name) && names.size() >= POLICIES_MAX) {
             return Step.done(usable(name, held));
         }
         names.add(name);
