@@ -131,6 +131,7 @@ mod tests {
     fn an_interval_out_of_range_is_named() {
         let error = CachedClock::new(Duration::from_secs(2)).unwrap_err();
         assert_eq!(error.to_string(), "interval in µs: `2000000` is outside 50..=1000000");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(CachedClock::new(Duration::ZERO).is_err());
     }
 

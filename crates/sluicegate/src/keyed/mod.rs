@@ -208,3 +208,51 @@ impl<K: ?Sized> fmt::Debug for KeyedRateLimiter<K> {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_kernel::algorithm::{CalendarUnit, WindowKind};
+    use sluicegate_kernel::{Concurrency, FixedWindow, Rate, TokenBucket};
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    fn limiter(rules: &[(&str, Rule)]) -> Result<KeyedRateLimiter<str>, LimiterError> {
+        let rules = rules.iter().map(|(name, rule)| (*name, rule.clone()));
+        KeyedRateLimiter::with_rules(rules, 100, Arc::new(ManualClock::default()))
+    }
+
+    fn bucket(burst: u64) -> Rule {
+        let rate = Rate::per_minute(1).expect("a rate");
+        TokenBucket::new(rate, burst).expect("a bucket").into()
+    }
+
+    #[test]
+    fn all_rules_of_a_key_must_agree() {
+        let limiter = limiter(&[("narrow", bucket(1)), ("wide", bucket(2))]).expect("two names");
+        let passed = ["a", "a", "b"].map(|key| limiter.try_acquire(key));
+        assert_eq!(passed, [true, false, true]);
+    }
+
+    #[test]
+    fn rules_that_cannot_be_served_are_named() {
+        let problem = |rules: &[(&str, Rule)]| match limiter(rules) {
+            Ok(limiter) => panic!("{limiter:?} serves them"),
+            Err(error) => error.to_string(),
+        };
+        let twice = [("one", bucket(1)), ("one", bucket(2))];
+        assert_eq!(problem(&twice), "rules: two rules are named `one`");
+        assert_eq!(problem(&[]), "rules: 0 rules, expected 1 to 8");
+        let permits = Concurrency::new(1, Micros::SECOND, 0).expect("permits").into();
+        assert_eq!(
+            problem(&[("held", permits)]),
+            "rule: `concurrency` is not supported; use `ConcurrencyLimiter`, or the engine for keys"
+        );
+        let month = WindowKind::Calendar(CalendarUnit::Month, "UTC".into());
+        let quota = FixedWindow::new(1, month).expect("a quota").into();
+        assert_eq!(
+            problem(&[("quota", quota)]),
+            "rule: a calendar window needs a policy; use the engine"
+        );
+    }
+}
