@@ -62,22 +62,27 @@ final class Log
         bool $ends = false,
         ?Throwable $exception = null,
     ): void {
-        if ($ends && $this->logged->get("trouble:$subject") === null) {
-            $this->logged->set("trouble:$subject", 1, 0);
+        if (!$this->logged->add("said:$subject/$word", 1, self::EVERY_S)) {
+            return;
         }
-        if ($this->logged->add("said:$subject/$word", 1, self::EVERY_S)) {
-            $this->write('warning', $text, $exception === null ? [] : ['exception' => $exception]);
+        $this->write('warning', $text, $exception === null ? [] : ['exception' => $exception]);
+        if ($ends) {
+            // In this order: where another process ends an earlier trouble at this moment, its line or a later one is
+            // the end of this warning.
+            $this->logged->set("trouble:$subject", 1, 0);
+            $this->logged->delete("over:$subject");
         }
     }
 
-    /** Logs a notice that all is well with a subject again, if there was a warning; once a minute at most. */
+    /** Logs a notice that all is well with a subject again, if a warning was logged since the last one. */
     public function recovered(string $subject, string $text): void
     {
         if ($this->logged->get("trouble:$subject") === null) {
             return;
         }
-        $this->logged->delete("trouble:$subject");
+        // Of several processes at once, one logs it.
         if ($this->logged->add("over:$subject", 1, self::EVERY_S)) {
+            $this->logged->delete("trouble:$subject");
             $this->write('notice', $text, []);
         }
     }

@@ -7,6 +7,7 @@ namespace Sluicegate\Tests;
 use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
 use Psr\Log\AbstractLogger;
+use Sluicegate\Direct\Breaker;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
 use Sluicegate\Limit;
@@ -18,6 +19,7 @@ use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Redis\PhpRedisCluster;
 use Sluicegate\Secrets;
+use Sluicegate\Tests\Support\HookedMemory;
 use Sluicegate\Tests\Support\RecordingLogger;
 
 /**
@@ -74,6 +76,54 @@ final class LogTest extends TestCase
         self::assertSame([
             'warning sluicegate: gone', 'warning sluicegate: full', 'warning sluicegate: missing',
             'notice sluicegate: back',
+        ], $logger->lines);
+    }
+
+    /**
+     * @dataProvider notes
+     * @param callable(): (Memory|Markers) $notes
+     */
+    public function testEachWarningHasItsEndAlsoWithinTheSameMinute(callable $notes): void
+    {
+        $logger = new RecordingLogger();
+        foreach ([['full', 'OOM'], ['locked', 'NOAUTH'], ['full', 'OOM'], ['slow', '']] as [$text, $word]) {
+            for ($request = 0; $request < 3; $request++) {
+                (new Log($logger, $notes()))->warn('outages', $text, $word, true);
+            }
+            for ($request = 0; $request < 3; $request++) {
+                (new Log($logger, $notes()))->recovered('outages', 'back');
+            }
+        }
+        self::assertSame([
+            'warning sluicegate: full', 'notice sluicegate: back', 'warning sluicegate: locked',
+            'notice sluicegate: back', 'warning sluicegate: slow', 'notice sluicegate: back',
+        ], $logger->lines);
+    }
+
+    public function testOfTwoProcessesThatFindTheEndOneLogsIt(): void
+    {
+        $logger = new RecordingLogger();
+        $memory = new HookedMemory();
+        $log = new Log($logger, $memory);
+        $log->warn('redis', 'gone', '', true);
+        $memory->before('over:redis', static fn () => $log->recovered('redis', 'back'));
+        $log->recovered('redis', 'back');
+        self::assertSame(['warning sluicegate: gone', 'notice sluicegate: back'], $logger->lines);
+    }
+
+    public function testAnEndBesideAFailureIsNotLost(): void
+    {
+        $logger = new RecordingLogger();
+        $memory = new HookedMemory();
+        $breaker = new Breaker($memory, new Log($logger, $memory), 'h:1', 'nobody');
+        // Redis decides for another process just before the line is noted.
+        $memory->before('said:redis/', static fn () => $breaker->succeeded(1));
+        $breaker->failed(1, 'gone');
+        $breaker->succeeded(2);
+        $breaker->succeeded(3);
+        self::assertSame([
+            'warning sluicegate: Redis at h:1 does not answer: gone; nobody',
+            'notice sluicegate: Redis at h:1 decides again',
         ], $logger->lines);
     }
 

@@ -82,8 +82,9 @@ final class Breaker
     public function failed(int $now, string $cause = '', string $word = ''): void
     {
         $slot = intdiv($now, self::SLOT_US);
-        $this->memory->set('failing', [$cause, $word], 0);
+        // The log first: a process that finds `failing` ends what is logged.
         $this->log?->warn('redis', $this->text($cause, $word), $word, true);
+        $this->memory->set('failing', [$cause, $word], 0);
         $this->memory->increment("all:$slot", 1, 2);
         $this->memory->increment("failed:$slot", 1, 2);
         if ($this->memory->get('breaker') !== null) {

@@ -161,9 +161,10 @@ final class DirectDecider extends PolicyDecider
             }
         } catch (InvalidRequest $e) {
             // Clients do not see which policy and which app it is.
-            $this->log?->warn("app:$name", "{$e->getMessage()}; requests get no decision");
+            $this->log?->warn("app:$name", "{$e->getMessage()}; requests get no decision", ends: true);
             throw $e;
         }
+        $this->log?->recovered("app:$name", "policy `$name` is available to this program again");
         return $policy;
     }
 

@@ -292,6 +292,7 @@ final class Policies
         $before = $this->memory->get("policy:$name");
         $before = $before instanceof Policy ? $before : null;
         if ($before?->version->textHash === hash('xxh128', $text)) {
+            $this->logGood($name);
             return;
         }
         try {
@@ -308,10 +309,16 @@ final class Policies
         }
         $this->memory->set("policy:$name", $kept, 0);
         if ($kept instanceof Policy) {
-            $where = "in the Redis at {$this->store->address()}";
-            $this->log?->recovered("policy:$name", "policy `$name` is published again $where");
-            $this->log?->recovered("unreadable:$name", "policy `$name` can be read again $where");
+            $this->logGood($name);
         }
+    }
+
+    /** Logs the end of what was wrong with a policy. */
+    private function logGood(string $name): void
+    {
+        $where = "in the Redis at {$this->store->address()}";
+        $this->log?->recovered("policy:$name", "policy `$name` is published again $where");
+        $this->log?->recovered("unreadable:$name", "policy `$name` can be read again $where");
     }
 
     /**
