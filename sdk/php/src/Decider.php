@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate;
 
+use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Kernel\KernelRequest;
 
@@ -59,12 +60,33 @@ abstract class Decider
      */
     public function health(array $policies): Health
     {
-        try {
-            $this->require($policies);
-        } catch (SluicegateException $e) {
-            return new Health(HealthStatus::Down, '', $e->getMessage());
+        return $this->healthOf($policies, '');
+    }
+
+    /**
+     * Returns the health where somebody decides: degraded if some policies cannot be used, down if none can.
+     *
+     * @param list<string> $policies
+     * @param string $address of who decides
+     */
+    protected function healthOf(array $policies, string $address): Health
+    {
+        $causes = [];
+        foreach ($policies as $policy) {
+            try {
+                $this->require([$policy]);
+            } catch (InvalidRequest $e) {
+                $causes[] = $e->getMessage();
+            } catch (SluicegateException $e) {
+                return new Health(HealthStatus::Down, $address, $e->getMessage());
+            }
         }
-        return new Health(HealthStatus::Up, '');
+        $status = match (count($causes)) {
+            0 => HealthStatus::Up,
+            count($policies) => HealthStatus::Down,
+            default => HealthStatus::Degraded,
+        };
+        return new Health($status, $address, $causes[0] ?? '');
     }
 
     /** Pays debts for at most `$seconds`; with 0, it ends at the first payment without an answer. */

@@ -11,7 +11,7 @@ enum HealthStatus: string
 {
     /** Redis or the server decides, and the policies that are needed are there. */
     case Up = 'up';
-    /** Requests are decided, but not as they should be: without Redis, or by policies that are older. */
+    /** Requests are decided, but not as they should be: without Redis, by policies that are older, or not all. */
     case Degraded = 'degraded';
     /** Requests that need a policy get no decision. */
     case Down = 'down';

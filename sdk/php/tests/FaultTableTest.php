@@ -15,6 +15,7 @@ use Sluicegate\HealthStatus;
 use Sluicegate\Http\Refusal;
 use Sluicegate\Limit;
 use Sluicegate\Observation;
+use Sluicegate\Redis\Keys;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Redis\PhpRedisCluster;
 use Sluicegate\Redis\Predis;
@@ -398,8 +399,18 @@ final class FaultTableTest extends TestCase
         self::assertSame(['error', '', 'app_missing'], $this->metric());
         $what = 'policy `orders` is not available to a caller without an app';
         self::assertSame(["warning sluicegate: app: $what; requests get no decision"], $this->logger->lines);
-        $this->expectExceptionMessage('policy `orders` is not available');
-        $gate->require('orders');
+        try {
+            $gate->require('orders');
+            self::fail('no exception');
+        } catch (SluicegateException $e) {
+            self::assertStringContainsString('policy `orders` is not available', $e->getMessage());
+        }
+        Published::in($this->redis->client(), 2, self::ORDERS);
+        $this->clock->advance(11.1);
+        $gate->policy('orders')->check('a');
+        $gate->policy('orders')->check('a');
+        $again = ['notice sluicegate: policy `orders` is available to this program again'];
+        self::assertSame($again, array_slice($this->logger->lines, 1));
     }
 
     public function testAPolicyThatCannotBeReadIsAFaultOfItsOwn(): void
@@ -426,6 +437,26 @@ final class FaultTableTest extends TestCase
         $this->clock->advance(11.1);
         self::assertTrue($gate->policy('odd')->check('a')->allowed);
         self::assertTrue($gate->health()->isUp());
+        $again = "notice sluicegate: policy `odd` can be read again in the Redis at 127.0.0.1:{$this->redis->port}";
+        self::assertSame($again, $this->logger->lines[1]);
+    }
+
+    public function testARecordThatIsDamagedAndMendedCanBeReadAgain(): void
+    {
+        $this->redis = new RedisServer();
+        $gate = $this->gate(Gates::runner($this->redis->port));
+        $redis = $this->redis->client();
+        Published::in($redis, 1, self::ORDERS);
+        $record = $redis->hGet(Keys::POLICIES, 'orders');
+        foreach ([$record, '?', $record] as $place => $published) {
+            $redis->hMSet(Keys::POLICIES, ['orders' => $published, '#revision' => $place + 1]);
+            $this->clock->advance(11.1);
+            self::assertTrue($gate->policy('orders')->check('a')->allowed);
+        }
+        self::assertCount(2, $this->logger->lines);
+        self::assertStringEndsWith('; the version before decides', $this->logger->lines[0]);
+        $again = "notice sluicegate: policy `orders` can be read again in the Redis at 127.0.0.1:{$this->redis->port}";
+        self::assertSame($again, $this->logger->lines[1]);
     }
 
     /** @return iterable<string, array{callable(self): string, string, string}> */
@@ -519,14 +550,28 @@ final class FaultTableTest extends TestCase
         self::assertTrue($gate->health()->isUp());
         self::assertTrue($gate->health('orders')->isUp());
         self::assertSame(HealthStatus::Down, $gate->health('none')->status);
+        $some = $gate->health('none', 'orders');
+        self::assertSame([HealthStatus::Degraded, "$wire://127.0.0.1:$port"], [$some->status, $some->address]);
+        self::assertStringContainsString('unknown policy `none`', $some->cause);
         $gate->require('orders');
         try {
             $gate->policy('none')->check('a');
             self::fail('no exception');
         } catch (SluicegateException $e) {
             self::assertSame('unknown_policy', $e->errorName);
-            self::assertStringContainsString('has no policy `none` for this program', end($this->logger->lines));
         }
+        $missing = "warning sluicegate: the server at $wire://127.0.0.1:$port has no policy `none` for this program";
+        self::assertCount(3, $this->logger->lines);
+        self::assertStringStartsWith($missing, $this->logger->lines[2]);
+        unset($server);
+        $server = new Server([self::ORDERS, ['name' => 'none'] + self::ORDERS], $env, listen: false);
+        // The connection to the server before is gone.
+        Patience::until(static fn (): bool => $gate->health('none', 'orders')->isUp(), 'the policy is back');
+        $gate->policy('none')->check('a');
+        self::assertCount(1, preg_grep(
+            "~^notice sluicegate: the server at $wire://127.0.0.1:$port decides by policy `none` again$~",
+            $this->logger->lines,
+        ) ?: []);
         unset($server);
     }
 

@@ -9,6 +9,7 @@ use Sluicegate\Exception\Charged;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
+use Sluicegate\HealthStatus;
 use Sluicegate\Limit;
 use Sluicegate\Limiter;
 use Sluicegate\Memory\ProcessMemory;
@@ -289,7 +290,9 @@ final class InMemoryTest extends TestCase
         $gate = InMemoryGate::with(new ManualClock(), ['orders' => Limit::slidingLog(1, '1m')]);
         self::assertTrue($gate->health()->isUp());
         self::assertTrue($gate->health('orders')->isUp());
-        self::assertSame('policy: unknown policy `none`', $gate->health('orders', 'none')->cause);
+        $some = $gate->health('orders', 'none');
+        self::assertSame([HealthStatus::Degraded, 'policy: unknown policy `none`'], [$some->status, $some->cause]);
+        self::assertSame(HealthStatus::Down, $gate->health('none')->status);
         $gate->warmUp();
         $gate->require('orders');
         self::assertSame(0, $gate->policy('orders')->check(null)->remaining);

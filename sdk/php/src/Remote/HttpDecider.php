@@ -78,7 +78,7 @@ final class HttpDecider extends Decider
             $this->log->failed($policy, $e);
             throw $e;
         }
-        $this->log->answered();
+        $this->log->answered($policy);
         return $answer;
     }
 
@@ -90,12 +90,11 @@ final class HttpDecider extends Decider
     public function health(array $policies): Health
     {
         try {
-            $this->require($policies);
             $this->reach();
         } catch (SluicegateException $e) {
             return new Health(HealthStatus::Down, $this->log->address, $e->getMessage());
         }
-        return new Health(HealthStatus::Up, $this->log->address);
+        return $this->healthOf($policies, $this->log->address);
     }
 
     /**

@@ -48,7 +48,7 @@ final class RespDecider extends Decider
             $this->log->failed($policy, $e);
             throw $e;
         }
-        $this->log->answered();
+        $this->log->answered($policy);
         return $decision;
     }
 
@@ -60,14 +60,13 @@ final class RespDecider extends Decider
     public function health(array $policies): Health
     {
         try {
-            $this->require($policies);
             $reply = $this->runner->run('', ['PING'], 1000 * $this->timeoutMs);
-        } catch (SluicegateException | ConnectionFailure $e) {
+        } catch (ConnectionFailure $e) {
             return new Health(HealthStatus::Down, $this->log->address, $e->getMessage());
         }
         return $reply instanceof ErrorReply
             ? new Health(HealthStatus::Down, $this->log->address, $reply->message)
-            : new Health(HealthStatus::Up, $this->log->address);
+            : $this->healthOf($policies, $this->log->address);
     }
 
     private function send(string $policy, ?Limit $limit, string $key, KernelRequest $request): Decision

@@ -41,13 +41,20 @@ final class ServerLog
             $this->log?->warn('server', $text, $word, true);
         } elseif ($exception instanceof InvalidRequest && in_array($exception->errorName, self::OF_POLICY, true)) {
             $text = "the server at $this->address has no policy `$policy` for this program: $cause";
-            $this->log?->warn("policy:$policy", "$text; requests get no decision");
+            $this->log?->warn("policy:$policy", "$text; requests get no decision", ends: true);
         }
     }
 
-    /** Records that the server decided. */
-    public function answered(): void
+    /**
+     * Records that the server decided.
+     *
+     * @param string $policy empty: by the policies of a batch
+     */
+    public function answered(string $policy): void
     {
         $this->log?->recovered('server', "the server at $this->address decides again");
+        if ($policy !== '') {
+            $this->log?->recovered("policy:$policy", "the server at $this->address decides by policy `$policy` again");
+        }
     }
 }
