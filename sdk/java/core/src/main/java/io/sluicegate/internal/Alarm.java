@@ -63,6 +63,12 @@ public final class Alarm {
         return true;
     }
 
+    /** {@return whether the log has a line of the last minute} Until then this alarm has to be remembered. */
+    public synchronized boolean isRecent() {
+        long now = nanos.getAsLong();
+        return loggedAt.values().stream().anyMatch(at -> now - at < AGAIN_NANOS);
+    }
+
     /** Logs that it is over, if the log has a line about it. */
     public void clear(String line) {
         if (!raised) {

@@ -1,6 +1,8 @@
 package io.sluicegate.internal;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -44,6 +46,17 @@ class AlarmTest {
             now.addAndGet(SECOND);
         }
         assertEquals(List.of("WARNING late", "INFO back, after 0 ms"), lines);
+    }
+
+    @Test
+    void it_is_recent_for_a_minute_after_a_line() {
+        assertFalse(alarm.isRecent());
+        alarm.raise("late", "late");
+        alarm.clear("back");
+        now.addAndGet(Alarm.AGAIN_NANOS - 1);
+        assertTrue(alarm.isRecent());
+        now.incrementAndGet();
+        assertFalse(alarm.isRecent());
     }
 
     @Test

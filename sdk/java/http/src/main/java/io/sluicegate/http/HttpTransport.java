@@ -66,7 +66,7 @@ final class HttpTransport implements Transport, AutoCloseable {
         this.token = token;
         this.app = app;
         this.timeout = new Deadline(timeout.toNanos(), warmsUp);
-        this.watch = new ServerWatch(base.toString().replaceAll("//.*@", "//").replaceAll("/+$", ""), new Alarm(), System::nanoTime);
+        this.watch = new ServerWatch(base.toString().replaceAll("//.*@", "//").replaceAll("/+$", ""), Alarm::new, System::nanoTime);
         if (warmsUp) {
             warmUp();
         }
@@ -194,10 +194,22 @@ final class HttpTransport implements Transport, AutoCloseable {
             fields = Map.of();
         }
         updateWatch(response.statusCode(), fields);
-        if (response.statusCode() != 200) {
-            throw Answers.problem(operation, response.statusCode(), fields);
+        if (response.statusCode() != OK) {
+            throw problem(operation, response.statusCode(), fields);
+        }
+        if (operation.policy() != null) {
+            watch.decides(operation.policy());
         }
         return new Answer(fields, response.headers().firstValue("ratelimit-policy").orElse(""));
+    }
+
+    private SluicegateException problem(Answers.Operation operation, int status, Map<?, ?> fields) {
+        SluicegateException problem = Answers.problem(operation, status, fields);
+        boolean lacksPolicy = problem.code() == ErrorCode.UNKNOWN_POLICY || problem.code() == ErrorCode.POLICY_NOT_AVAILABLE;
+        if (lacksPolicy && operation.policy() != null) {
+            watch.lacks(operation.policy(), problem.getMessage());
+        }
+        return problem;
     }
 
     // Another app's token is like a wrong one; a policy that is not for this app is an answer.

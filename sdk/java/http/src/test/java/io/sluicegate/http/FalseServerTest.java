@@ -272,6 +272,44 @@ class FalseServerTest {
     }
 
     @Test
+    void the_log_says_which_policy_the_server_lacks_and_when_it_is_back() {
+        String address = "http://127.0.0.1:" + server.getAddress().getPort();
+        String[][] faults = {
+            {"p", "404", "unknown-policy", "policy: unknown policy `p`"},
+            {"q", "403", "not-configured", "app: policy `q` is not available to app `shop`"}};
+        try (LogLines log = new LogLines()) {
+            for (String[] fault : faults) {
+                answers(Integer.parseInt(fault[1]), "{\"type\":\"urn:sluicegate:problem:" + fault[2] + "\",\"detail\":\"" + fault[3] + "\"}");
+                ask(gate.policy(fault[0]));
+                ask(gate.policy(fault[0]));
+                assertEquals(List.of("WARNING the server at " + address + " has no policy `" + fault[0] + "` for this program: " + fault[3]
+                    + "; requests by it get no decision"), log.with("`" + fault[0] + "`"));
+            }
+            answers(200, DECISION);
+            ask(gate.policy("other"));
+            assertEquals(2, log.all().size(), log.all().toString());
+            for (String policy : List.of("p", "p", "q", "q")) {
+                ask(gate.policy(policy));
+            }
+            assertEquals(4, log.all().size(), log.all().toString());
+            for (String policy : List.of("p", "q")) {
+                assertEquals(1, log.with("INFO the server at " + address + " decides by policy `" + policy + "` again, after ").size(), log.all().toString());
+            }
+        }
+    }
+
+    @Test
+    void the_log_says_of_so_many_policies_that_the_server_lacks_them() {
+        answers(404, "{\"type\":\"urn:sluicegate:problem:unknown-policy\",\"detail\":\"policy: unknown policy\"}");
+        try (LogLines log = new LogLines()) {
+            for (int number = 0; number < ServerWatch.LACKING_MAX + 20; number++) {
+                ask(gate.policy("p" + number));
+            }
+            assertEquals(ServerWatch.LACKING_MAX, log.all().size());
+        }
+    }
+
+    @Test
     void a_server_that_is_away_or_hangs_is_not_healthy_before_the_first_request() {
         int nobody = TestRedis.freePort();
         try (HttpGate away = HttpGate.remote(URI.create("http://user:secret@127.0.0.1:" + nobody)).build(); LogLines log = new LogLines()) {
