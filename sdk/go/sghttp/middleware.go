@@ -19,7 +19,8 @@ type guard struct {
 	limiter *sluicegate.Limiter
 	key     func(*http.Request) string
 	header  string // the field that the key is, if it is one
-	lacks   string // what a request without a key lacks
+	lacks   string // what a request without a key lacks, for the log
+	source  string // what answers call the key
 	cost    func(*http.Request) int64
 	shared  bool   // requests without a key share a budget
 	proxy   string // the field in which proxies name the client
@@ -32,7 +33,7 @@ type guard struct {
 // Key sets the function that returns the key of a request; "" if it has none: see [Shared]. Default: the client's
 // address, as [RemoteIP] returns it. A key of more than 1,024 bytes becomes its hash. Of Key and [Header] the last one wins.
 func Key(of func(*http.Request) string) Option {
-	return func(g *guard) { g.key, g.header, g.lacks = of, "", "a key" }
+	return func(g *guard) { g.key, g.header, g.lacks, g.source = of, "", "a key", "key" }
 }
 
 // Header takes the key from a header field. A request without it gets 400, unless [Shared] is given. So does a request with two
@@ -40,7 +41,7 @@ func Key(of func(*http.Request) string) Option {
 func Header(name string) Option {
 	return func(g *guard) {
 		g.key, g.header = func(r *http.Request) string { return strings.ToValidUTF8(r.Header.Get(name), "\ufffd") }, name
-		g.lacks = "header " + name
+		g.lacks, g.source = "header "+name, "header `"+name+"`"
 	}
 }
 
@@ -84,7 +85,8 @@ func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
 // gets 429 (503 if Redis did not decide, and the policy denies or there was no time), or the response that the policy degrades
 // to. Both have the header fields.
 func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handler) http.Handler {
-	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, failed: fail, proxy: forwardedFor, lacks: "an address"}
+	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, proxy: forwardedFor, lacks: "an address", source: "address"}
+	g.failed = g.fail
 	g.key = func(r *http.Request) string { return remoteIP(r, g.proxy, g.trusted) }
 	for _, option := range options {
 		option(g)
@@ -101,7 +103,7 @@ func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handle
 // pass reports whether a request passes, and answers it otherwise.
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
 	if g.header != "" && len(r.Header.Values(g.header)) > 1 {
-		problem(w, http.StatusBadRequest, "the header field that limits this request is given more than once")
+		problem(w, http.StatusBadRequest, g.source+": is given more than once")
 		return false
 	}
 	limiter, key, ctx := g.limiter, KeyOf(g.key(r)), r.Context()
@@ -149,14 +151,14 @@ func answer(w http.ResponseWriter, status int, body []byte) {
 }
 
 // fail answers a request without a decision. The cause is for the program, not for the client.
-func fail(w http.ResponseWriter, _ *http.Request, err error) {
+func (g *guard) fail(w http.ResponseWriter, _ *http.Request, err error) {
 	if passesLater(err) {
 		w.Header().Set("Retry-After", "1")
 		answer(w, http.StatusServiceUnavailable, []byte(unavailable))
 		return
 	}
 	if errors.Is(err, sluicegate.ErrKeyEmpty) {
-		problem(w, http.StatusBadRequest, "the request lacks what it is limited by, such as a header field")
+		problem(w, http.StatusBadRequest, g.source+": is missing")
 		return
 	}
 	problem(w, http.StatusInternalServerError, "")

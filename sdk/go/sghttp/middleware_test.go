@@ -212,15 +212,15 @@ func TestARequestWithoutItsKeyIsRefusedAndChargesNothing(t *testing.T) {
 		}
 	}))
 	orders := gate.Policy("orders")
-	for name, option := range map[string]sghttp.Option{
-		"no field": sghttp.Header("X-Tenant"), "no user": sghttp.Key(func(*http.Request) string { return "" }),
+	for detail, option := range map[string]sghttp.Option{
+		"header `X-Tenant`: is missing": sghttp.Header("X-Tenant"), "key: is missing": sghttp.Key(func(*http.Request) string { return "" }),
 	} {
 		h := sghttp.Middleware(orders, option)(hello)
 		for range 3 {
 			r := get(h, "203.0.113.7:1")
 			body, _ := io.ReadAll(r.Body)
-			if r.StatusCode != 400 || r.Header.Get("Content-Type") != "application/problem+json" || strings.Contains(string(body), "orders") {
-				t.Errorf("%s: %d %s", name, r.StatusCode, body)
+			if r.StatusCode != 400 || r.Header.Get("Content-Type") != "application/problem+json" || strings.Contains(string(body), "orders") || !strings.Contains(string(body), `"detail":"`+detail+`"`) {
+				t.Errorf("%s: %d %s", detail, r.StatusCode, body)
 			}
 		}
 	}
@@ -233,8 +233,9 @@ func TestARequestWithoutItsKeyIsRefusedAndChargesNothing(t *testing.T) {
 		t.Error(r.StatusCode, seen)
 	}
 	// A listener of a socket has no addresses of clients.
-	if r := get(sghttp.Middleware(orders)(hello), "@"); r.StatusCode != 400 {
-		t.Error(r.StatusCode)
+	r := get(sghttp.Middleware(orders)(hello), "@")
+	if body, _ := io.ReadAll(r.Body); r.StatusCode != 400 || !strings.Contains(string(body), `"detail":"address: is missing"`) {
+		t.Errorf("%d %s", r.StatusCode, body)
 	}
 	shared := sghttp.Middleware(orders, sghttp.Header("X-Tenant"), sghttp.Shared())(hello)
 	for _, want := range []int{200, 429} {
@@ -266,8 +267,9 @@ func TestHundredsOfFieldsAreBounded(t *testing.T) {
 func TestTwoFieldsOfTheKeyAreRefusedAndChargeNothing(t *testing.T) {
 	h := sghttp.Middleware(guardtest.Policy(t, "reject"), sghttp.Header("X-Tenant"))(hello)
 	for range 3 {
-		if twice := get(h, "203.0.113.7:1", "X-Tenant", "forged", "x-tenant", "real"); twice.StatusCode != 400 {
-			t.Fatal(twice.StatusCode)
+		twice := get(h, "203.0.113.7:1", "X-Tenant", "forged", "x-tenant", "real")
+		if body, _ := io.ReadAll(twice.Body); twice.StatusCode != 400 || !strings.Contains(string(body), "\"detail\":\"header `X-Tenant`: is given more than once\"") {
+			t.Fatalf("%d %s", twice.StatusCode, body)
 		}
 	}
 	for _, tenant := range []string{"forged", "real", "\xff"} {

@@ -95,16 +95,16 @@ final class HttpTest extends TestCase
     {
         $of = static fn (string $peer = '', array $headers = []): RequestFacts =>
             new RequestFacts($peer, 'GET', '/orders', $headers);
-        yield 'no header' => [
+        yield 'header `X-Tenant`' => [
             Key::header('X-Tenant'), Key::header('X-Tenant', shared: true), [$of(), $of('', ['x-tenant' => ['']])],
         ];
-        yield 'no address' => [Key::remoteIp(), Key::remoteIp(shared: true), [$of(), $of('unix:'), $of('lb')]];
+        yield 'address' => [Key::remoteIp(), Key::remoteIp(shared: true), [$of(), $of('unix:'), $of('lb')]];
         $two = ['header:x-tenant', 'path'];
-        yield 'one of two' => [Key::attributes($two), Key::attributes($two, shared: true), [$of()]];
+        yield 'header `x-tenant`' => [Key::attributes($two), Key::attributes($two, shared: true), [$of()]];
         $both = ['user_agent', 'host'];
-        yield 'none of two' => [Key::attributes($both), Key::attributes($both, shared: true), [$of()]];
+        yield 'key' => [Key::attributes($both), Key::attributes($both, shared: true), [$of()]];
         $none = static fn (): ?string => null;
-        yield 'no user' => [Key::by($none), Key::by($none, shared: true), [$of('192.0.2.1')]];
+        yield 'key of a function' => [Key::by($none), Key::by($none, shared: true), [$of('192.0.2.1')]];
     }
 
     /**
@@ -120,7 +120,8 @@ final class HttpTest extends TestCase
             try {
                 self::fail('the key is ' . json_encode($key->of($facts, $this->limiter())));
             } catch (BadRequest $e) {
-                self::assertStringEndsWith('the request has none', $e->getMessage());
+                $what = str_replace(' of a function', '', (string) $this->dataName());
+                self::assertSame("$what: is missing", $e->getMessage());
                 self::assertSame(400, Refusal::undecided($e)->status);
             }
             self::assertSame($shared->of($facts, $this->limiter()), $shared->of($requests[0], $this->limiter()));
@@ -158,7 +159,7 @@ final class HttpTest extends TestCase
                 try {
                     self::fail('the key is ' . json_encode($key->of($of($values), $this->limiter())));
                 } catch (BadRequest $e) {
-                    self::assertStringStartsWith('header:X-Tenant: is there twice', $e->getMessage());
+                    self::assertStringStartsWith('header `X-Tenant`: is given more than once', $e->getMessage());
                 }
             }
         }

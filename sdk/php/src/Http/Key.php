@@ -152,7 +152,7 @@ final class Key
         if ($this->by !== null) {
             $key = ($this->by)($request);
             if ($key === null) {
-                return $this->shared ? null : throw self::missing($limiter, 'key: the request has none');
+                return $this->shared ? null : throw self::missing($limiter, 'key: is missing');
             }
             return self::joined([(string) $key]) ?? throw self::missing($limiter, 'key: is empty');
         }
@@ -186,11 +186,12 @@ final class Key
     {
         foreach ($attributes as $place => $attribute) {
             if ($values[$place] === '' && ($attribute === 'remote_ip' || str_starts_with($attribute, 'header:'))) {
-                throw self::missing($limiter, "$attribute: the request has none");
+                $what = $attribute === 'remote_ip' ? 'address' : 'header `' . substr($attribute, 7) . '`';
+                throw self::missing($limiter, "$what: is missing");
             }
         }
         if (implode('', $values) === '') {
-            throw self::missing($limiter, 'key: the request has none');
+            throw self::missing($limiter, 'key: is missing');
         }
     }
 
@@ -229,11 +230,12 @@ final class Key
     {
         $values = $facts->headers[strtolower($name)] ?? [];
         if (count($values) > 1) {
-            throw new BadRequest("header:$name: is there twice");
+            throw new BadRequest("header `$name`: is given more than once");
         }
         // Most servers join fields of one name like this before PHP gets them.
         if (preg_match('/,(?: |$)/D', $values[0] ?? '')) {
-            throw new BadRequest("header:$name: is there twice, or has a comma before a space or at its end");
+            $or = 'or has a comma before a space or at its end';
+            throw new BadRequest("header `$name`: is given more than once, $or");
         }
         return $values[0] ?? '';
     }

@@ -27,7 +27,8 @@ public record HttpAnswer(int status, Map<String, String> fields, String body) {
      * The answer to a request without the field that is its key, or with two of them: a proxy may have added the true one behind that of
      * the client. It has status 400.
      */
-    public static final HttpAnswer BAD_REQUEST = problem(400, Map.of(), Json.object("type", "about:blank", "title", "Bad Request", "status", 400));
+    public static final HttpAnswer BAD_REQUEST = badRequest("key: is missing, or is given more than once");
+    private static final HttpAnswer WITHOUT_KEY = badRequest("key: is missing");
     private static final HttpAnswer MISTAKE =
         problem(500, Map.of(), Json.object("type", "about:blank", "title", "Internal Server Error", "status", 500));
 
@@ -40,6 +41,16 @@ public record HttpAnswer(int status, Map<String, String> fields, String body) {
      */
     public HttpAnswer {
         fields = Map.copyOf(fields);
+    }
+
+    /**
+     * The answer to a request of which no key can be made, with status 400.
+     *
+     * @param detail what is wrong with it, such as {@code header `X-Tenant`: is missing}
+     * @return the answer
+     */
+    public static HttpAnswer badRequest(String detail) {
+        return problem(400, Map.of(), Json.object("type", "about:blank", "title", "Bad Request", "status", 400, "detail", detail));
     }
 
     /**
@@ -71,16 +82,16 @@ public record HttpAnswer(int status, Map<String, String> fields, String body) {
     }
 
     /**
-     * The answer if there is no decision. It is {@link #BAD_REQUEST} if the request has no key that can be one, 503 and a problem if Redis
+     * The answer if there is no decision. It is a {@link #badRequest} if the request has no key that can be one, 503 and a problem if Redis
      * or the server did not decide (the next attempt may have a decision), and 500 for a mistake of the program, such as an unknown policy.
-     * It names nothing: what is wrong is for the log.
+     * It names no policy: what is wrong is for the log.
      *
      * @param problem why there is no decision
      * @return the answer
      */
     public static HttpAnswer of(SluicegateException problem) {
         if (OF_THE_REQUEST.contains(problem.code())) {
-            return BAD_REQUEST;
+            return problem.code() == ErrorCode.KEY_EMPTY ? WITHOUT_KEY : badRequest(problem.getMessage());
         }
         return NOBODY_DECIDED.contains(problem.code()) ? problem(503, Map.of("Retry-After", "1"), unavailable("retry in 1 s")) : MISTAKE;
     }

@@ -3,7 +3,6 @@ package io.sluicegate;
 import io.sluicegate.internal.Decided;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -71,7 +70,22 @@ class HttpFieldsTest {
         assertEquals("500 {\"type\":\"about:blank\",\"title\":\"Internal Server Error\",\"status\":500}", unnamed.status() + " " + unnamed.body());
         assertEquals(503, HttpAnswer.of(ErrorCode.NOTHING_PUBLISHED.with(Map.of("address", "a:1"))).status());
         assertFalse(HttpAnswer.of(ErrorCode.NOTHING_PUBLISHED.with(Map.of("address", "a:1"))).body().contains("a:1"));
-        assertSame(HttpAnswer.BAD_REQUEST, HttpAnswer.of(new SluicegateException(ErrorCode.KEY_EMPTY, "key")));
+    }
+
+    @Test
+    void a_request_without_a_key_is_told_so() {
+        String problem = "400 {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"";
+        for (String[] each : new String[][] {
+            {"key: is missing", text(HttpAnswer.of(ErrorCode.KEY_EMPTY.with(Map.of())))},
+            {"key: `1025` bytes are outside 1..=1024", text(HttpAnswer.of(ErrorCode.KEY_LENGTH.with(Map.of("value", 1025))))},
+            {"key: is missing, or is given more than once", text(HttpAnswer.BAD_REQUEST)},
+            {"header `X-Tenant`: is missing", text(HttpAnswer.badRequest("header `X-Tenant`: is missing"))}}) {
+            assertEquals(problem + each[0] + "\"}", each[1]);
+        }
+    }
+
+    private static String text(HttpAnswer answer) {
+        return answer.status() + " " + answer.body();
     }
 
     @Test

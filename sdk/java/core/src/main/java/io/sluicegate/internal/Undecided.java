@@ -13,13 +13,24 @@ public final class Undecided {
 
     private Undecided() {}
 
-    /** {@return the answer of a filter} A key that is missing is logged, too, with the {@code header} that it comes from, if it comes from one. */
-    public static HttpAnswer answer(SluicegateException problem, String policy, String header) {
-        if (problem.code() == ErrorCode.KEY_EMPTY) {
-            String missing = header == null ? "a key" : "`" + header + "`";
-            MISSING.raise(policy + " " + missing, "a filter of policy `" + policy + "` answered a request without " + missing + " with 400");
+    /** {@return what the key of a header field is called in answers} */
+    public static String header(String name) {
+        return "header `" + name + "`";
+    }
+
+    /** {@return the answer of a filter} A key that is missing is logged, too, with its {@code source}: {@code key}, {@code address} or a header. */
+    public static HttpAnswer answer(SluicegateException problem, String policy, String source) {
+        if (problem.code() != ErrorCode.KEY_EMPTY) {
+            return answer(problem);
         }
-        return answer(problem);
+        String missing = source + ": is missing";
+        MISSING.raise(policy + " " + missing, "a filter of policy `" + policy + "` answered a request with 400: " + missing);
+        return HttpAnswer.badRequest(missing);
+    }
+
+    /** {@return the answer of a filter to a request that has the header field of its key more than once} */
+    public static HttpAnswer repeated(String source) {
+        return HttpAnswer.badRequest(source + ": is given more than once");
     }
 
     /** {@return the answer to a request without a decision} A mistake of the program is logged, once a minute; what the gate notices it logs itself. */

@@ -215,6 +215,7 @@ public abstract class MiddlewareContract {
     void two_fields_of_the_key_are_refused_and_charge_nothing() throws Exception {
         HttpResponse<String> twice = get("/tenant", "X-Tenant", "forged", "x-tenant", "real");
         assertEquals(400, twice.statusCode());
+        assertTrue(twice.body().contains("\"detail\":\"header `X-Tenant`: is given more than once\""), twice.body());
         assertEquals("application/problem+json", field(twice, "Content-Type"));
         assertEquals(200, get("/tenant", "X-Tenant", "forged").statusCode());
         assertEquals(200, get("/tenant", "X-Tenant", "real").statusCode());
@@ -251,6 +252,7 @@ public abstract class MiddlewareContract {
     void a_request_without_a_key_is_refused_unless_the_limiter_is_shared() throws Exception {
         HttpResponse<String> none = get("/tenant");
         assertEquals(400, none.statusCode());
+        assertTrue(none.body().contains("\"detail\":\"header `X-Tenant`: is missing\""), none.body());
         assertEquals("application/problem+json", field(none, "Content-Type"));
         assertEquals(400, get("/tenant", "X-Tenant", "").statusCode());
         assertEquals(200, get("/everyone").statusCode());

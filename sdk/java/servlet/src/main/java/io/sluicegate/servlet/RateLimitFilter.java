@@ -34,14 +34,17 @@ public final class RateLimitFilter implements Filter {
     private final Function<HttpServletRequest, String> key;
     /** The field that is the key, if it is one. */
     private final String header;
+    /** What answers call the key. */
+    private final String source;
     private final ToLongFunction<HttpServletRequest> cost;
     private final Function<Decision, HttpAnswer> refusal;
 
-    private RateLimitFilter(Limiter limiter, Function<HttpServletRequest, String> key, String header,
+    private RateLimitFilter(Limiter limiter, Function<HttpServletRequest, String> key, String header, String source,
                             ToLongFunction<HttpServletRequest> cost, Function<Decision, HttpAnswer> refusal) {
         this.limiter = Objects.requireNonNull(limiter, "limiter");
         this.key = Objects.requireNonNull(key, "key");
         this.header = header;
+        this.source = source;
         this.cost = Objects.requireNonNull(cost, "cost");
         this.refusal = Objects.requireNonNull(refusal, "refusal");
     }
@@ -55,10 +58,10 @@ public final class RateLimitFilter implements Filter {
      */
     public static RateLimitFilter byAddress(Limiter limiter, ClientAddress address) {
         Objects.requireNonNull(address, "address");
-        return byKey(limiter, request -> {
+        return new RateLimitFilter(limiter, request -> {
             String forwarded = String.join(",", Collections.list(request.getHeaders(address.header())));
             return address.key(request.getRemoteAddr(), forwarded.isEmpty() ? null : forwarded);
-        });
+        }, null, "address", request -> 1, HttpAnswer::of);
     }
 
     /**
@@ -69,7 +72,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public static RateLimitFilter byKey(Limiter limiter, Function<HttpServletRequest, String> key) {
-        return new RateLimitFilter(limiter, key, null, request -> 1, HttpAnswer::of);
+        return new RateLimitFilter(limiter, key, null, "key", request -> 1, HttpAnswer::of);
     }
 
     /**
@@ -82,7 +85,7 @@ public final class RateLimitFilter implements Filter {
      */
     public static RateLimitFilter byHeader(Limiter limiter, String name) {
         Objects.requireNonNull(name, "name");
-        return new RateLimitFilter(limiter, request -> request.getHeader(name), name, request -> 1, HttpAnswer::of);
+        return new RateLimitFilter(limiter, request -> request.getHeader(name), name, Undecided.header(name), request -> 1, HttpAnswer::of);
     }
 
     /**
@@ -92,7 +95,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public RateLimitFilter costing(ToLongFunction<HttpServletRequest> cost) {
-        return new RateLimitFilter(limiter, key, header, cost, refusal);
+        return new RateLimitFilter(limiter, key, header, source, cost, refusal);
     }
 
     /**
@@ -102,7 +105,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public RateLimitFilter answering(Function<Decision, HttpAnswer> refusal) {
-        return new RateLimitFilter(limiter, key, header, cost, refusal);
+        return new RateLimitFilter(limiter, key, header, source, cost, refusal);
     }
 
     @Override
@@ -112,7 +115,7 @@ public final class RateLimitFilter implements Filter {
             return;
         }
         if (header != null && Collections.list(httpRequest.getHeaders(header)).size() > 1) {
-            write(HttpAnswer.BAD_REQUEST, answer);
+            write(Undecided.repeated(source), answer);
             return;
         }
         String requestKey = RequestKeys.usable(key.apply(httpRequest));
@@ -121,7 +124,7 @@ public final class RateLimitFilter implements Filter {
         try {
             decision = limiter.check(requestKey, permits);
         } catch (SluicegateException e) {
-            write(Undecided.answer(e, limiter.policy(), header), answer);
+            write(Undecided.answer(e, limiter.policy(), source), answer);
             return;
         }
         if (!decision.allowed()) {

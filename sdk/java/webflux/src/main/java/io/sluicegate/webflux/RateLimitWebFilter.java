@@ -36,14 +36,17 @@ public final class RateLimitWebFilter implements WebFilter {
     private final Function<ServerWebExchange, String> key;
     /** The field that is the key, if it is one. */
     private final String header;
+    /** What answers call the key. */
+    private final String source;
     private final ToLongFunction<ServerWebExchange> cost;
     private final Function<Decision, HttpAnswer> refusal;
 
-    private RateLimitWebFilter(Limiter limiter, Function<ServerWebExchange, String> key, String header,
+    private RateLimitWebFilter(Limiter limiter, Function<ServerWebExchange, String> key, String header, String source,
                                ToLongFunction<ServerWebExchange> cost, Function<Decision, HttpAnswer> refusal) {
         this.limiter = Objects.requireNonNull(limiter, "limiter");
         this.key = Objects.requireNonNull(key, "key");
         this.header = header;
+        this.source = source;
         this.cost = Objects.requireNonNull(cost, "cost");
         this.refusal = Objects.requireNonNull(refusal, "refusal");
     }
@@ -57,14 +60,14 @@ public final class RateLimitWebFilter implements WebFilter {
      */
     public static RateLimitWebFilter byAddress(Limiter limiter, ClientAddress address) {
         Objects.requireNonNull(address, "address");
-        return byKey(limiter, exchange -> {
+        return new RateLimitWebFilter(limiter, exchange -> {
             InetSocketAddress peer = exchange.getRequest().getRemoteAddress();
             if (peer == null || peer.getAddress() == null) {
                 return null;
             }
             List<String> forwarded = values(exchange, address.header()).toList();
             return address.key(peer.getAddress().getHostAddress(), forwarded.isEmpty() ? null : String.join(",", forwarded));
-        });
+        }, null, "address", exchange -> 1, HttpAnswer::of);
     }
 
     /**
@@ -75,7 +78,7 @@ public final class RateLimitWebFilter implements WebFilter {
      * @return the filter
      */
     public static RateLimitWebFilter byKey(Limiter limiter, Function<ServerWebExchange, String> key) {
-        return new RateLimitWebFilter(limiter, key, null, exchange -> 1, HttpAnswer::of);
+        return new RateLimitWebFilter(limiter, key, null, "key", exchange -> 1, HttpAnswer::of);
     }
 
     /**
@@ -88,7 +91,8 @@ public final class RateLimitWebFilter implements WebFilter {
      */
     public static RateLimitWebFilter byHeader(Limiter limiter, String name) {
         Objects.requireNonNull(name, "name");
-        return new RateLimitWebFilter(limiter, exchange -> exchange.getRequest().getHeaders().getFirst(name), name, exchange -> 1, HttpAnswer::of);
+        return new RateLimitWebFilter(limiter, exchange -> exchange.getRequest().getHeaders().getFirst(name), name, Undecided.header(name),
+            exchange -> 1, HttpAnswer::of);
     }
 
     /**
@@ -98,7 +102,7 @@ public final class RateLimitWebFilter implements WebFilter {
      * @return the filter
      */
     public RateLimitWebFilter costing(ToLongFunction<ServerWebExchange> cost) {
-        return new RateLimitWebFilter(limiter, key, header, cost, refusal);
+        return new RateLimitWebFilter(limiter, key, header, source, cost, refusal);
     }
 
     /**
@@ -108,21 +112,21 @@ public final class RateLimitWebFilter implements WebFilter {
      * @return the filter
      */
     public RateLimitWebFilter answering(Function<Decision, HttpAnswer> refusal) {
-        return new RateLimitWebFilter(limiter, key, header, cost, refusal);
+        return new RateLimitWebFilter(limiter, key, header, source, cost, refusal);
     }
 
     @Override
     public Mono<Void> filter(ServerWebExchange exchange, WebFilterChain chain) {
         ServerHttpResponse response = exchange.getResponse();
         if (header != null && values(exchange, header).count() > 1) {
-            return write(HttpAnswer.BAD_REQUEST, response);
+            return write(Undecided.repeated(source), response);
         }
         // What follows runs on a thread of Reactor, not on one of the limiter.
         return Mono.fromFuture(() -> limiter.checkAsync(RequestKeys.usable(key.apply(exchange)), cost.applyAsLong(exchange)))
             .publishOn(Schedulers.parallel())
             .map(decision -> decision.allowed() ? pass(decision, exchange, chain) : write(refusal.apply(decision), response))
             .onErrorResume(SluicegateException.class, undecided -> {
-                HttpAnswer answer = Undecided.answer(undecided, limiter.policy(), header);
+                HttpAnswer answer = Undecided.answer(undecided, limiter.policy(), source);
                 return Mono.just(Mono.defer(() -> write(answer, response)));
             })
             .flatMap(answer -> answer);
