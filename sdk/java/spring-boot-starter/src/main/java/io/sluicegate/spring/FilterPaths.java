@@ -120,25 +120,33 @@ final class FilterPaths<F, R> {
         return guard.unless != null && expressions.isTrue(guard.unless, kind.request.apply(request));
     }
 
-    /** Tests whether a path fits as it was sent, or as the handlers of static files read it, with or without a slash at its end. */
+    /**
+     * Tests whether a path fits as it was sent, or as the handlers of static files read it. They, and applications that are told to, leave
+     * out a slash at its end; none adds one, and {@code /a/*} matches {@code /a/} and not {@code /a}.
+     */
     static boolean match(List<PathPattern> patterns, String sent) {
-        String plain = plain(sent);
-        List<PathContainer> paths = List.of(PathContainer.parsePath(sent), PathContainer.parsePath(plain, PLAIN),
-            PathContainer.parsePath(plain + "/", PLAIN));
+        List<PathContainer> paths = new ArrayList<>(List.of(PathContainer.parsePath(sent)));
+        plain(sent).forEach(plain -> paths.add(PathContainer.parsePath(plain, PLAIN)));
         return patterns.stream().anyMatch(pattern -> paths.stream().anyMatch(pattern::matches));
     }
 
-    /** {@return a path without parameters, decoded, without dot segments, empty segments and a slash at its end} */
-    private static String plain(String sent) {
+    /** {@return a path without parameters, decoded, without dot segments and empty segments; if it ends with a slash, without and with it} */
+    private static List<String> plain(String sent) {
         Deque<String> segments = new ArrayDeque<>();
-        for (String segment : decoded(sent.replaceAll(";[^/]*", "")).replace('\\', '/').split("/")) {
+        boolean isFolder = false;
+        for (String segment : decoded(sent.replaceAll(";[^/]*", "")).replace('\\', '/').split("/", -1)) {
+            isFolder = segment.isEmpty() || segment.equals(".") || segment.equals("..");
             if (segment.equals("..")) {
                 segments.pollLast();
-            } else if (!segment.isEmpty() && !segment.equals(".")) {
+            } else if (!isFolder) {
                 segments.add(segment);
             }
         }
-        return segments.isEmpty() ? "" : "/" + String.join("/", segments);
+        if (segments.isEmpty()) {
+            return List.of("", "/");
+        }
+        String plain = "/" + String.join("/", segments);
+        return isFolder ? List.of(plain, plain + "/") : List.of(plain);
     }
 
     private static String decoded(String path) {

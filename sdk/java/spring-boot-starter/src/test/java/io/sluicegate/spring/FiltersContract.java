@@ -39,7 +39,8 @@ abstract class FiltersContract extends MiddlewareContract {
         // What only an application has, each under its own path, by the policy `tenant`.
         List<String> more = List.of("paths=/principal,key=principal", "paths=/bean,key=@tenants.of(#request)", "paths=/unless,key=header:X-Tenant,unless=" + admin(),
             "paths=/own,key=header:X-Tenant,status=420,body=slow down", "paths=/real,key=address,trusted-proxies=127.0.0.0/8,address-header=X-Real-IP",
-            "paths=/forwarded,key=address,trusted-proxies=127.0.0.0/8,address-header=Forwarded", "paths=/all,key=header:X-None,shared=true");
+            "paths=/forwarded,key=address,trusted-proxies=127.0.0.0/8,address-header=Forwarded", "paths=/all,key=header:X-None,shared=true",
+            "paths=/pastes,key=header:X-Tenant", "paths=/pastes/*,key=header:X-Tenant");
         for (int place = 0; place < more.size(); place++) {
             String filter = "sluicegate.filters[" + (guards.size() + place) + "].";
             properties.add(filter + "policy=tenant");
@@ -101,6 +102,16 @@ abstract class FiltersContract extends MiddlewareContract {
     @Test
     void patterns_cover_what_is_below() throws Exception {
         assertTrue(get("/tenant/a/b?c", "X-Tenant", "below").headers().firstValue("RateLimit").isPresent());
+    }
+
+    @Test
+    void a_collection_and_its_items_are_limited_each_by_its_filter() throws Exception {
+        HttpResponse<String> collection = get("/pastes", "X-Tenant", "collection");
+        assertEquals(200, collection.statusCode());
+        assertEquals(1, collection.headers().allValues("RateLimit").size());
+        assertEquals(429, get("/pastes/", "X-Tenant", "collection").statusCode());
+        assertEquals(200, get("/pastes/1", "X-Tenant", "item").statusCode());
+        assertEquals(429, get("/pastes/1/", "X-Tenant", "item").statusCode());
     }
 
     @Test
