@@ -34,7 +34,7 @@ public final class RateLimitFilter implements Filter {
     private final Function<HttpServletRequest, String> key;
     /** The field that is the key, if it is one. */
     private final String header;
-    /** What answers call the key. */
+    /** The name of the key in answers. */
     private final String source;
     private final ToLongFunction<HttpServletRequest> cost;
     private final Function<Decision, HttpAnswer> refusal;

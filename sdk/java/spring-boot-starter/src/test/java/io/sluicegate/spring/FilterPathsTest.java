@@ -9,7 +9,7 @@ import org.springframework.http.server.PathContainer;
 import org.springframework.web.util.pattern.PathPattern;
 import org.springframework.web.util.pattern.PathPatternParser;
 
-/** Which spellings of a path a pattern of a filter is for. */
+/** The spellings of a path that a pattern of a filter matches. */
 class FilterPathsTest {
     /** Paths without anything to decode or to leave out. */
     private static final List<String> PLAIN = List.of("/", "/pastes", "/pastes/1", "/pastes/1/2", "/past");

@@ -36,7 +36,7 @@ public final class RateLimitWebFilter implements WebFilter {
     private final Function<ServerWebExchange, String> key;
     /** The field that is the key, if it is one. */
     private final String header;
-    /** What answers call the key. */
+    /** The name of the key in answers. */
     private final String source;
     private final ToLongFunction<ServerWebExchange> cost;
     private final Function<Decision, HttpAnswer> refusal;
