@@ -340,8 +340,9 @@ func (w *world) publish(name string, version, limit int64) {
 	w.t.Helper()
 	changed := testkit.RulesOf(testkit.Set(w.t, testkit.Window(limit, time.Hour)))
 	changed["version"] = version
-	w.do("del", "sg:{policies}")
-	w.do("hset", "sg:{policies}", "#format", "1", "#revision", version, "#clock", "server", name, testkit.RecordWith(w.t, "reject", changed))
+	// In one step: a program that reads in between finds nothing published.
+	replace := "redis.call('del', KEYS[1]) return redis.call('hset', KEYS[1], unpack(ARGV))"
+	w.do("eval", replace, 1, "sg:{policies}", "#format", "1", "#revision", version, "#clock", "server", name, testkit.RecordWith(w.t, "reject", changed))
 	w.do("publish", "sg:policies", version)
 }
 

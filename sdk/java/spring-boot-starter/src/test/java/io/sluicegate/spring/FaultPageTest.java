@@ -119,8 +119,9 @@ class FaultPageTest {
     }
 
     private static void publish(TestRedis redis, String name, String record, long version) {
-        redis.command("DEL", "sg:{policies}");
-        redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", Long.toString(version), name, Records.of(record, "version", version));
+        // In one step: a program that reads in between finds nothing published.
+        String replace = "redis.call('del', KEYS[1]) return redis.call('hset', KEYS[1], unpack(ARGV))";
+        redis.command("EVAL", replace, "1", "sg:{policies}", "#format", "1", "#revision", Long.toString(version), name, Records.of(record, "version", version));
         redis.command("PUBLISH", "sg:policies", Long.toString(version));
     }
 
