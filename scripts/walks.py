@@ -79,6 +79,7 @@ LANGUAGES = {
     "rust": "`cargo test --doc` and the examples of the crate",
     "go": "the tests of the SDK and examples/clients/run.sh",
     "java": "the tests of the SDK and examples/clients/run.sh",
+    "kotlin": "the tests of the SDK",
     "php": "the tests of the SDK and examples/clients/run.sh",
     "python": "examples/clients/run.sh",
     "js": "examples/clients/run.sh",

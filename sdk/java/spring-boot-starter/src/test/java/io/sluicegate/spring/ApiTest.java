@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 class ApiTest {
     private static final List<String> MODULES =
         List.of("core", "lettuce", "jedis", "http", "servlet", "webflux", "ktor", "test", "micrometer", "spring-boot-starter");
-    /** What the compiler of Kotlin adds, and what is internal to a module, whose name it has then. */
+    /** Names that the compiler of Kotlin adds, and those that are internal to a module, with its name in them. */
     private static final Pattern OF_KOTLIN = Pattern.compile("access\\$|\\$sluicegate_");
 
     @Test
