@@ -103,7 +103,7 @@ class DecidersTest {
     /** The first 50 requests of a process: a program of its own, as a process is cold once. */
     @Test
     fun the_first_requests_of_a_process_admit_the_limit() {
-        repeat(if (TestRedis.isLong()) 20 else 2) {
+        repeat(if (TestRedis.isLong()) 20 else 1) {
             TestRedis.start().use { redis ->
                 publish(redis)
                 val classPath = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"))

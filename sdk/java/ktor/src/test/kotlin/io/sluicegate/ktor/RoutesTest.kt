@@ -112,7 +112,7 @@ class RoutesTest {
         }
     }) { server ->
         assertEquals("order 7", server.get("/orders/7").body())
-        assertEquals(429, server.get("/orders/7").statusCode())
+        assertEquals(429, server.get("/orders/%37").statusCode())
         assertEquals("order 8", server.get("/orders/8").body())
         assertEquals(429, server.get("/free").statusCode())
     }
