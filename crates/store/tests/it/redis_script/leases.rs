@@ -1,7 +1,7 @@
 //! The kernel and the script answer the same messages of holders and the same requests beside them, bit for bit: in
 //! random histories of one key, whatever holders report.
 
-use std::env;
+use std::{env, thread};
 
 use fastrand::Rng;
 use sluicegate_conformance::{LeasingSubject as _, Subject};
@@ -191,9 +191,20 @@ fn next(rng: &mut Rng, now: u64) -> u64 {
     }
 }
 
+/// Names a history whose step panics before its answers are compared.
+struct NamedHistory(u64);
+
+impl Drop for NamedHistory {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            println!("seed {}", self.0);
+        }
+    }
+}
+
 /// Runs one history, and counts in `found` the results that the store found for holders.
 fn history(scripted: &mut Scripted<impl Executor>, seed: u64, found: &mut [u64; 5]) {
-    let mut rng = Rng::with_seed(seed);
+    let (mut rng, _named) = (Rng::with_seed(seed), NamedHistory(seed));
     let (first, mut other) = (leasable_rules(&mut rng), leasable_rules(&mut rng));
     let mut model = Model { rules: first.clone(), written_by: first, leased: Leased::default() };
     // Sometimes there are enough of them to find no room.
