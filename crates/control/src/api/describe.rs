@@ -66,10 +66,12 @@ fn operation(route: &Route) -> Json {
     if route.gives_yaml() {
         answer["content"][YAML] = yaml.clone();
     }
+    let parameters = parameters(route).into_iter();
+    let parameters: Vec<_> = parameters.map(|parameter| described(route, parameter)).collect();
     let mut operation = json!({
         "operationId": format!("{}_{}", route.method.as_str().to_lowercase(), id(route.path)),
         "summary": route.action.summary(),
-        "parameters": parameters(route).into_iter().map(|parameter| described(route, parameter)).collect::<Vec<_>>(),
+        "parameters": parameters,
         "responses": { route.status.to_string(): answer, "default": problem },
     });
     if let Some(name) = route.asks {

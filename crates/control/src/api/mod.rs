@@ -23,6 +23,7 @@ mod missing;
 mod parameters;
 mod principal;
 mod problem;
+mod query;
 mod request;
 mod route;
 mod setup;

@@ -5,32 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
-use axum::extract::{Query, RawPathParams};
+use axum::extract::RawPathParams;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 use sluicegate_net::headers::is_json;
 use sluicegate_text::fields::Object;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::parameters::query_names;
 use super::principal::Principal;
 use super::problem::ApiProblem;
+use super::query::QueryParams;
 use super::route::Route;
 use super::{Api, ClientAddress};
 use crate::access::{Action, Actor};
-use crate::audit::{AuditOutcome, AuditTarget, EntryFilter};
-use crate::catalog::{
-    ChangeContext, LiveSession, Page, PolicyAt, PolicySort, PolicyState, Repeatable,
-};
+use crate::audit::AuditTarget;
+use crate::catalog::{ChangeContext, LiveSession, Page, PolicyAt, Repeatable};
 use crate::json::text as json_text;
-use crate::traffic::Step;
 use sluicegate_policy::{Finding, finding};
 
 /// Largest body: ten thousand policies of the size that people write, of one app.
@@ -89,46 +85,6 @@ pub(super) struct ApiRequest {
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// Parameters in a query: of all routes, each of which has [its own](query_names).
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct QueryParams {
-    reason: String,
-    dry_run: bool,
-    force: bool,
-    after: Option<String>,
-    limit: Option<u32>,
-    /// State of the policies to list, or of a policy that is sent as YAML.
-    pub(super) state: Option<PolicyState>,
-    /// Text that the names in a list contain.
-    pub(super) q: String,
-    /// Order of the summaries of policies.
-    pub(super) sort: PolicySort,
-    /// Filter of a list of audit entries: see [`EntryFilter`].
-    actor: String,
-    action: String,
-    target: String,
-    outcome: Option<AuditOutcome>,
-    pub(super) since: Option<i64>,
-    until: Option<i64>,
-    /// Selection of traffic: these policies (also of a stream), in buckets of this length, or all as a summary.
-    pub(super) policy: String,
-    pub(super) step: Option<Step>,
-    #[serde(deserialize_with = "flag")]
-    pub(super) summary: bool,
-    /// Filter of a stream: decisions of this policy, with this result.
-    pub(super) tail: Option<String>,
-    pub(super) result: Option<String>,
-    /// Versions of a policy, to compare.
-    pub(super) from: Option<i64>,
-    pub(super) to: Option<i64>,
-    /// Filter of all tokens: those that end within so many days.
-    pub(super) ends_within_days: Option<i64>,
-    /// The audit entry behind which verification begins, and its hash.
-    pub(super) from_seq: Option<i64>,
-    pub(super) from_hash: Option<String>,
-}
-
 /// The response of a handler.
 #[derive(Debug)]
 pub(super) struct ApiResponse {
@@ -149,13 +105,6 @@ pub(super) struct ListPage<T> {
     total: Option<i64>,
 }
 
-impl QueryParams {
-    /// Returns the size of a list that has no pages: the requested one, from 1 to `most`.
-    pub(super) fn limit(&self, default: u32, most: u32) -> i64 {
-        self.limit.unwrap_or(default).clamp(1, most).into()
-    }
-}
-
 impl ApiRequest {
     pub(super) fn new(
         api: Api,
@@ -166,11 +115,7 @@ impl ApiRequest {
     ) -> Self {
         let Principal { actor, session, live } = principal;
         let source = head.extensions.get::<ClientAddress>().map_or("", |source| &source.0);
-        let asked = match route.is_called_back {
-            true => Ok(QueryParams::default()),
-            false => check_query(route, &head.uri).and_then(|()| query(&head.uri)),
-        };
-        let (query, wrong) = match asked {
+        let (query, wrong) = match QueryParams::of(route, &head.uri) {
             Ok(query) => (query, None),
             Err(wrong) => (QueryParams::default(), Some(wrong)),
         };
@@ -314,20 +259,13 @@ impl ApiRequest {
     /// Parses the query with which the provider sends a browser back.
     #[cfg(feature = "oidc")]
     pub(super) fn called_back<T: DeserializeOwned>(&self) -> Result<T, ApiProblem> {
-        query(&self.uri)
+        super::query::parse(&self.uri)
     }
 
     /// Returns the cookie of this name.
     #[cfg(feature = "oidc")]
     pub(super) fn cookie(&self, name: &str) -> Option<&str> {
         super::principal::cookie(&self.headers, name)
-    }
-
-    /// Returns the filter for a list of audit entries.
-    pub(super) fn entry_filter(&self) -> EntryFilter {
-        let QueryParams { actor, action, target, outcome, since, until, .. } = &self.query;
-        let [actor, action, target] = [actor, action, target].map(Clone::clone);
-        EntryFilter { actor, action, target, outcome: *outcome, since: *since, until: *until }
     }
 
     pub(super) fn page(&self) -> Page {
@@ -488,51 +426,11 @@ fn etag(version: i64) -> String {
     format!("\"{version}\"")
 }
 
-/// Checks that the query has no parameter that the route does not have.
-fn check_query(route: &Route, uri: &Uri) -> Result<(), ApiProblem> {
-    let parameters: Vec<(String, String)> = query(uri)?;
-    let names = query_names(route);
-    let unknown = parameters.iter().find(|(name, _)| !names.contains(&&**name));
-    let Some((name, _)) = unknown else { return Ok(()) };
-    let problem = if names.is_empty() {
-        finding!("query_unwanted", "query: unknown field `{name}`, expected none", name)
-    } else {
-        let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-        let names = names.join(", ");
-        finding!(
-            "query_unknown",
-            "query: unknown field `{name}`, expected one of {names}",
-            name,
-            names
-        )
-    };
-    Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem))
-}
-
-/// Parses the query.
-fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiProblem> {
-    let query = Query::try_from_uri(uri);
-    let Query(query) = query.map_err(|error| {
-        let problem = finding!("bad_query", "{problem}", problem = error.body_text());
-        ApiProblem::new(StatusCode::BAD_REQUEST, problem)
-    })?;
-    Ok(query)
-}
-
 /// Returns the media types in a header field, in their order, without their parameters.
 fn media_type<'h>(headers: &'h HeaderMap, field: &HeaderName) -> impl Iterator<Item = &'h str> {
     let named = headers.get(field).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kinds = named.split(',').map(|kind| kind.split(';').next().unwrap_or_default());
     kinds.map(str::trim_ascii)
-}
-
-/// Parses a flag: `1` or `0`, or as other flags are given.
-fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
-    match String::deserialize(from)?.as_str() {
-        "1" | "true" => Ok(true),
-        "0" | "false" => Ok(false),
-        other => Err(D::Error::custom(format!("`{other}` is neither `1` nor `0`"))),
-    }
 }
 
 impl ApiResponse {

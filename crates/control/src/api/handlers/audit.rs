@@ -98,7 +98,7 @@ impl Exporting {
 }
 
 async fn entries(ask: &ApiRequest, app: Option<String>) -> Result<ApiResponse, ApiProblem> {
-    let filter = AuditFilter { app, entry: ask.entry_filter() };
+    let filter = AuditFilter { app, entry: ask.query().entry_filter() };
     let entries = ask.api.catalog.audit(&filter, &ask.page()).await?;
     Ok(ApiResponse::documents(ask, entries, |entry| entry.seq.to_string()))
 }

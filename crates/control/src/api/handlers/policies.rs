@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 use super::apps::signed_in;
 use crate::api::boost::{Boost, place_in_boost};
 use crate::api::problem::{ApiProblem, FindingBody};
-use crate::api::request::{ApiRequest, ApiResponse, QueryParams};
+use crate::api::query::QueryParams;
+use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{
     Diff, PolicyFilter, PolicyState, PolicyVersion, PolicyView, Wanted, changes, policy_schema,
 };
