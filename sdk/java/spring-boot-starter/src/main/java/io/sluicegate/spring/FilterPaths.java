@@ -121,8 +121,8 @@ final class FilterPaths<F, R> {
     }
 
     /**
-     * Tests whether a path fits as it was sent, or as the handlers of static files read it. They, and applications that are told to, leave
-     * out a slash at its end; none adds one, and {@code /a/*} matches {@code /a/} and not {@code /a}.
+     * Tests whether a path fits as it was sent, or as the handlers of static files read it. These handlers ignore a slash at its end, and
+     * applications can be configured to. Nothing adds a slash: {@code /a/*} matches {@code /a/} and not {@code /a}.
      */
     static boolean match(List<PathPattern> patterns, String sent) {
         List<PathContainer> paths = new ArrayList<>(List.of(PathContainer.parsePath(sent)));
