@@ -180,14 +180,10 @@ impl Account {
         let counted = |permits: Permits| permits.map(|permits| permits.saturating_mul(more));
         let owed = counted(self.owed(at));
         self.rules.overcharge(&mut self.used, &owed, at);
-        if let Some(bill) = &mut self.bill {
-            // Permits of the bill that have flowed out are not owed any more, however often they count.
-            let stored = self.rules.in_use(&self.stored, at);
-            let mut billed = self.rules.in_use(&bill.used, at);
-            for ((billed, stored), debt) in billed.iter_mut().zip(stored).zip(bill.debt.permits) {
-                *billed = (billed.saturating_sub(stored) / self.nodes).min(debt);
-            }
-            self.rules.overcharge(&mut bill.used, &counted(billed), at);
+        if let Some(mut bill) = self.bill.take() {
+            let billed = counted(self.still_billed(&bill, at));
+            self.rules.overcharge(&mut bill.used, &billed, at);
+            self.bill = Some(bill);
         }
         self.nodes = nodes;
     }
@@ -247,9 +243,7 @@ impl Account {
 
     /// Records that the store charged `paid` of a bill. A part that found no room in the budget is still owed.
     fn settle(&mut self, bill: Bill, paid: Permits, at: &Moment<'_>) {
-        let (rules, nodes) = (&self.rules, self.nodes);
-        let of_bill = |states| rules.in_use(states, at);
-        let (billed, stored) = (of_bill(&bill.used), of_bill(&self.stored));
+        let (rules, nodes, billed) = (&self.rules, self.nodes, self.still_billed(&bill, at));
         let (mut unpaid, mut once) = (Permits::default(), Permits::default());
         for (rule, named) in rules.rules().iter().enumerate() {
             let rest = bill.debt.permits[rule].saturating_sub(paid[rule]);
@@ -257,8 +251,7 @@ impl Account {
             // The store counts each permit once, and other nodes know that. In a bucket it does not matter when
             // a permit was taken; other rules count it as often as before, until the account is closed.
             if is_bucket(&named.rule) {
-                let billed = billed[rule].saturating_sub(stored[rule]);
-                once[rule] = paid[rule].min(billed / nodes) * (nodes - 1);
+                once[rule] = paid[rule].min(billed[rule]) * (nodes - 1);
             }
         }
         self.stored = bill.used;
@@ -266,6 +259,16 @@ impl Account {
             rules.credit(&mut self.stored, permits, at);
         }
         rules.credit(&mut self.used, &once, at);
+    }
+
+    /// Permits of a bill that have not flowed out: those that have are not owed any more, however often they count.
+    fn still_billed(&self, bill: &Bill, at: &Moment<'_>) -> Permits {
+        let stored = self.rules.in_use(&self.stored, at);
+        let mut billed = self.rules.in_use(&bill.used, at);
+        for ((billed, stored), debt) in billed.iter_mut().zip(stored).zip(bill.debt.permits) {
+            *billed = (billed.saturating_sub(stored) / self.nodes).min(debt);
+        }
+        billed
     }
 
     /// Permits of each rule that the store has not counted.
