@@ -26,6 +26,11 @@ impl Ask {
         Self { cost: cost.get(), max_wait: Some(max_wait), permit: None }
     }
 
+    /// An acquire of `permit`, which costs `cost`.
+    pub(crate) const fn acquire(cost: Cost, permit: PermitId) -> Self {
+        Self { cost: cost.get(), max_wait: None, permit: Some(permit) }
+    }
+
     /// Returns this ask for `cost` permits.
     pub(crate) const fn for_permits(self, cost: u64) -> Self {
         Self { cost, ..self }
@@ -120,6 +125,19 @@ impl PermitId {
     }
 }
 
+/// A process that waits for permits of `concurrency` rules: a random number of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub u64);
+
+/// A waiting request that would pass now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// The permit that it wants.
+    pub permit: PermitId,
+    /// The process that waits.
+    pub process: ProcessId,
+}
+
 pub(crate) fn fnv_1a(bytes: &[u8]) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -138,12 +156,12 @@ pub enum Outcome {
     },
     /// The request does not pass, and nothing was charged.
     Deny {
-        /// When the same request can pass.
+        /// The time until the same request can pass.
         retry: Retry,
     },
 }
 
-/// When a refused request can pass. The order is by patience: [`Retry::Never`] is the longest.
+/// The time until a refused request can pass. The order is by patience: [`Retry::Never`] is the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retry {
     /// In this time, if no other request takes the budget first.
@@ -228,7 +246,7 @@ impl Decision {
         }
     }
 
-    /// When a refused request can pass: zero if allowed, `None` if never.
+    /// The time until a refused request can pass: zero if allowed, `None` if never.
     pub const fn retry_after(&self) -> Option<Micros> {
         match self.outcome {
             Outcome::Allow { .. } => Some(Micros::ZERO),

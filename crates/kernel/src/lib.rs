@@ -47,8 +47,10 @@ pub use algorithm::{
     Algorithm, Concurrency, FixedWindow, LeakyBucket, Rule, SlidingCounter, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmup, State, TokenBucket,
 };
-pub use decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Retry, Status, Window};
-pub use lease::{LeaseReply, Leased, NotLeasable, Span};
+pub use decision::{
+    Ask, Called, Decision, Left, Moment, Outcome, PermitId, ProcessId, Retry, Status, Window,
+};
+pub use lease::{LeaseReply, Leased, LeasingSpan, NotLeasable};
 pub use num::{Cost, Micros, Rate};
 pub use param::{Params, Value};
 pub use range::RangeError;

@@ -38,6 +38,13 @@ pub const LOG_ENTRIES_MAX: u64 = 10_000;
 /// Most permits that one `concurrency` rule hands out: each is a record with its own end.
 pub const HOLDERS_MAX: u64 = 10_000;
 
+/// Time for which the tickets of a process that waits for permits count after it last asked: it asks every second, so it has
+/// missed two times.
+pub const TICKET_TTL_US: u64 = 3_000_000;
+
+/// Most waiting requests that one decision calls: each that passes calls the next ones.
+pub const CALLED_MAX: usize = 16;
+
 /// Most holders that lease permits of one key, 27 bytes each in the store. More of them go on
 /// without leases; a message about a key with so many costs Redis 25 µs.
 pub const LEASE_HOLDERS_MAX: usize = 64;
@@ -71,9 +78,10 @@ pub const STORED_INSTANT_MAX_US: u64 = (1 << 56) - 1;
 /// sums and products of a few stay finite.
 pub const STORED_F64_MAX: f64 = 340_282_366_920_938_463_463_374_607_431_768_211_456.0;
 
-/// Longest form in which the states of one policy are stored, in bytes: all rules hold as many
-/// permits as one may, 27 bytes each.
-pub const STORED_BYTES_MAX: u64 = 1 + RULES_MAX as u64 * (8 + 27 * HOLDERS_MAX);
+/// Longest form in which the states of one policy are stored, in bytes: all rules hold as many permits as one may, 27 bytes
+/// each, and as many requests wait, 28 bytes each and 15 for its process.
+pub const STORED_BYTES_MAX: u64 =
+    1 + RULES_MAX as u64 * (8 + 27 * HOLDERS_MAX + 4 + 43 * HOLDERS_MAX);
 
 /// Most characters of an input that a message repeats: enough to recognise it, on one line of a terminal.
 pub const EXCERPT_CHARS_MAX: usize = 60;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::algorithm::{Rule, Scale, State};
-use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Retry};
+use crate::decision::{Ask, Called, Decision, Left, Moment, Outcome, PermitId, ProcessId, Retry};
 use crate::limits::{COST_MAX, NAME_BYTES_MAX, RULES_MAX};
 use crate::num::{Cost, Micros};
 use crate::states::States;
@@ -153,6 +153,9 @@ impl RuleSet {
                 self.take(states, &Ask::reserve(cost, max_wait), at)
             }
             Verb::Acquire { cost, permit } => self.acquire(states, cost, permit, at),
+            Verb::Wait { cost, permit, process } => {
+                self.wait(states, &Ask::acquire(cost, permit), process, at)
+            }
             Verb::AtMost { cost } => self.at_most(states, cost, at),
             Verb::Peek { cost } => {
                 let mut seen = states.clone();
@@ -163,6 +166,12 @@ impl RuleSet {
             Verb::Reset => {
                 states.as_mut_slice().fill(None);
                 self.verdict(states, allow(0), at)
+            }
+            Verb::Leave { permit, process } => {
+                let leave = |rule: &Rule, state: &mut State, _: &Moment<'_>| {
+                    rule.leave(state, permit, process).then_some(0)
+                };
+                self.on_permit(states, at, leave)
             }
             Verb::Release { permit } => {
                 self.on_permit(states, at, |rule, state, at| rule.release(state, permit, at))
@@ -248,7 +257,7 @@ impl RuleSet {
         let rules = self.rules.iter().zip(states.as_mut_slice()).zip(permits).enumerate();
         for (place, ((NamedRule { rule, .. }, state), permits)) in rules {
             if !rule.holds_permits() {
-                rule.charge_beyond(state, (*permits, rule.countable()), &at.for_rule(place));
+                rule.charge_beyond(state, *permits, rule.countable(), &at.for_rule(place));
             }
         }
     }
@@ -341,7 +350,7 @@ impl RuleSet {
         (states.is_empty() || fresh()).then(|| self.full_at(states))
     }
 
-    /// When every budget of these states is full again.
+    /// The instant at which every budget of these states is full again.
     pub fn full_at(&self, states: &States) -> Micros {
         let full_at = |(named, state): (&NamedRule, &Option<State>)| {
             state.as_ref().map(|state| named.rule.full_at(state))
@@ -364,11 +373,10 @@ impl RuleSet {
     /// [`Unsupported`] as [`decide`](Self::decide).
     pub fn supports(&self, verb: &Verb) -> Result<(), Unsupported> {
         let holds_permits = self.rules.iter().any(|named| named.rule.holds_permits());
-        let wants_permits = match verb {
-            Verb::Check { .. } | Verb::Reserve { .. } | Verb::AtMost { .. } => false,
-            Verb::Acquire { .. } | Verb::Release { .. } | Verb::Renew { .. } => true,
-            Verb::Peek { .. } | Verb::Refund { .. } | Verb::Reset => return Ok(()),
-        };
+        let wants_permits = verb.is_of_permits();
+        if let Verb::Peek { .. } | Verb::Refund { .. } | Verb::Reset = verb {
+            return Ok(());
+        }
         let verb = verb.name();
         match (wants_permits, holds_permits) {
             (true, false) => Err(Unsupported { verb, reason: "it has no `concurrency` rule" }),
@@ -431,7 +439,79 @@ impl RuleSet {
         if let Some(place) = self.holding(states, permit, at) {
             return self.verdict(states, Joined::Deny { place, retry: Retry::Never }, at);
         }
-        self.take(states, &Ask { permit: Some(permit), ..Ask::check(cost) }, at)
+        self.take(states, &Ask::acquire(cost, permit), at)
+    }
+
+    /// Acquires, or gives the request a ticket under every rule that hands out permits. The wait of a request with a ticket
+    /// is the time until it could pass if no other came first.
+    fn wait(&self, states: &mut States, ask: &Ask, process: ProcessId, at: &Moment<'_>) -> Verdict {
+        let held = ask.permit.and_then(|permit| self.holding(states, permit, at));
+        if let Some(place) = held {
+            return self.verdict(states, Joined::Deny { place, retry: Retry::Never }, at);
+        }
+        let joined = self.ask_all(states, ask, at);
+        if let Joined::Deny { retry: Retry::After(wait), place } = joined
+            && self.enqueue(states, ask, process, at)
+        {
+            self.first_seen(states, at);
+            let until = Joined::Allow { granted: 0, wait, slowest: Some(place) };
+            return self.verdict(states, until, at);
+        }
+        self.charge_if_allowed(states, joined, ask, at);
+        self.verdict(states, joined, at)
+    }
+
+    /// Gives `ask` a ticket under every rule that hands out permits, or under none. Returns whether it has them.
+    fn enqueue(&self, states: &mut States, ask: &Ask, process: ProcessId, at: &Moment<'_>) -> bool {
+        let mut queued = states.clone();
+        for (place, (named, state)) in self.rules.iter().zip(queued.as_mut_slice()).enumerate() {
+            if named.rule.holds_permits()
+                && !named.rule.enqueue(state, ask, process, &at.for_rule(place))
+            {
+                return false;
+            }
+        }
+        *states = queued;
+        true
+    }
+
+    /// Checks that requests can wait for a permit of these rules.
+    ///
+    /// # Errors
+    /// [`Unsupported`] unless every rule that hands out permits has a queue.
+    pub fn supports_waiting(&self) -> Result<(), Unsupported> {
+        self.supports(&Verb::Release { permit: PermitId(0) })
+            .map_err(|error| error.of("acquire"))?;
+        let reason =
+            "not every `concurrency` rule has a `queue`, so no request can wait for a permit";
+        if self.queues() { Ok(()) } else { Err(Unsupported { verb: "acquire", reason }) }
+    }
+
+    /// Returns whether requests can wait for a permit: there is a rule that hands out permits, and each such rule has a
+    /// queue, as a request waits for all of them together.
+    pub fn queues(&self) -> bool {
+        let mut queues = self.rules.iter().filter_map(|named| match &named.rule {
+            Rule::Concurrency(rule) => Some(rule.queue()),
+            _ => None,
+        });
+        queues.next().is_some_and(|first| first > 0) && queues.all(|queue| queue > 0)
+    }
+
+    /// The waiting requests that would pass now under the rules that hand out permits: the first ones, of each rule at
+    /// most 16. None while another rule has nothing left.
+    pub fn called(&self, states: &States, at: &Moment<'_>) -> Vec<Called> {
+        let mut called = Vec::new();
+        for (place, (named, state)) in self.rules.iter().zip(states.as_slice()).enumerate() {
+            let (rule, at) = (&named.rule, at.for_rule(place));
+            match state {
+                state if !rule.holds_permits() && rule.available(state.as_ref(), &at) == 0 => {
+                    return Vec::new();
+                }
+                Some(state) => called.extend(rule.called(state, &at)),
+                None => {}
+            }
+        }
+        called
     }
 
     pub(crate) fn holding(

@@ -1,6 +1,6 @@
 //! The operations on a budget.
 
-use crate::decision::PermitId;
+use crate::decision::{PermitId, ProcessId};
 use crate::num::{Cost, Micros};
 
 /// An operation on a key's budget.
@@ -42,6 +42,24 @@ pub enum Verb {
         /// The name of the permit.
         permit: PermitId,
     },
+    /// Acquire, or wait for it: a request that does not pass is granted 0 permits, and has a ticket in the queue of each
+    /// concurrency rule. It is refused if a queue is full, or if it can never pass. Ask again within a second, by the same
+    /// name; [`Leave`](Self::Leave) gives the ticket back.
+    Wait {
+        /// Permits it takes.
+        cost: Cost,
+        /// The name of the permit.
+        permit: PermitId,
+        /// The process that waits.
+        process: ProcessId,
+    },
+    /// Wait no more: give the ticket for a permit back. A permit that is held stays held.
+    Leave {
+        /// The name of the permit.
+        permit: PermitId,
+        /// The process that waits.
+        process: ProcessId,
+    },
     /// Give a held permit back.
     Release {
         /// Its name.
@@ -55,6 +73,18 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Returns whether it is about a permit with an id.
+    pub const fn is_of_permits(&self) -> bool {
+        matches!(
+            self,
+            Self::Acquire { .. }
+                | Self::Wait { .. }
+                | Self::Leave { .. }
+                | Self::Release { .. }
+                | Self::Renew { .. }
+        )
+    }
+
     /// Returns its name.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -64,8 +94,8 @@ impl Verb {
             Self::Peek { .. } => "peek",
             Self::Refund { .. } => "refund",
             Self::Reset => "reset",
-            Self::Acquire { .. } => "acquire",
-            Self::Release { .. } => "release",
+            Self::Acquire { .. } | Self::Wait { .. } => "acquire",
+            Self::Release { .. } | Self::Leave { .. } => "release",
             Self::Renew { .. } => "renew",
         }
     }

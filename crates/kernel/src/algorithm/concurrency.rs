@@ -1,6 +1,7 @@
 //! Concurrency: how many at once, not how many per time.
 //!
-//! **What it remembers**: every permit that is held: its id, its cost, and when it lapses.
+//! **What it remembers**: every permit that is held: its id, its cost, and when it lapses; and with a `queue`, the requests
+//! that wait for one, in order (`waiters.rs`).
 //!
 //! **Worked example**: `limit 2, ttl 30s`.
 //!
@@ -14,7 +15,7 @@
 //! | 31 | acquire d | pass: b's holder died, its permit lapsed | c, d |
 //!
 //! **Property**: at no instant are more than `limit` permits held, and none is held for longer than
-//! `ttl` after it was acquired or last renewed.
+//! `ttl` after it was acquired or last renewed. No request passes one that came before it and still waits.
 //!
 //! ```text
 //! held
@@ -28,9 +29,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::waiters::{Ticket, Waiters};
 use super::{Algorithm, Leasing};
-use crate::decision::{Ask, Moment, Outcome, PermitId, Retry, Status};
-use crate::limits::{HOLDERS_MAX, PERIOD_MAX_US};
+use crate::decision::{Ask, Called, Moment, Outcome, PermitId, ProcessId, Retry, Status};
+use crate::limits::{CALLED_MAX, HOLDERS_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
@@ -42,10 +44,12 @@ pub struct Concurrency {
     queue: u64,
 }
 
-/// The state of a concurrency rule for one key: a record for each held permit, in the order of their ends.
+/// The state of a concurrency rule for one key: a record for each held permit, in the order of their ends, and the requests
+/// that wait for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConcurrencyState {
     holders: Vec<Holder>,
+    waiters: Waiters,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +60,7 @@ struct Holder {
 }
 
 impl Concurrency {
-    /// At most `limit` permits held at once, each for at most `ttl`; up to `queue` callers may wait for one (the kernel
-    /// only keeps the number: the wait itself needs a clock).
+    /// At most `limit` permits held at once, each for at most `ttl`; up to `queue` requests may wait for one.
     ///
     /// # Errors
     /// [`RangeError`] unless `1 <= limit <= 10,000`, `queue <= 10,000` and the ttl is 1 µs to
@@ -70,7 +73,7 @@ impl Concurrency {
         Ok(Self { limit, ttl, queue })
     }
 
-    /// The number of callers that may wait for a permit.
+    /// The number of requests that may wait for a permit.
     pub const fn queue(&self) -> u64 {
         self.queue
     }
@@ -85,7 +88,19 @@ impl Concurrency {
         holders.iter().map(|holder| u64::from(holder.cost)).sum()
     }
 
-    /// Returns the time until `excess` permits have lapsed.
+    /// Returns the permits that are held, and those that requests wait for which come before `permit`.
+    fn taken(
+        &self,
+        state: Option<&ConcurrencyState>,
+        permit: Option<PermitId>,
+        now: Micros,
+    ) -> u64 {
+        let ahead = state.map_or(0, |state| state.waiters.ahead(permit));
+        self.held(state, now).saturating_add(ahead)
+    }
+
+    /// Returns the time until `excess` permits have lapsed; until all have, and no process waits, if requests that wait
+    /// come before.
     fn retry(&self, state: &ConcurrencyState, mut excess: u64, now: Micros) -> Micros {
         let mut retry = Micros::ZERO;
         for holder in state.holding(now) {
@@ -95,7 +110,7 @@ impl Concurrency {
             excess = excess.saturating_sub(u64::from(holder.cost));
             retry = holder.lapses.since(now);
         }
-        retry
+        if excess > 0 { self.full_at(state).since(now) } else { retry }
     }
 }
 
@@ -145,7 +160,7 @@ impl Algorithm for Concurrency {
             name: "queue",
             kind: Kind::Permits { min: 0, max: HOLDERS_MAX },
             default: Some("0"),
-            about: "Maximum number of callers waiting for a permit; only 0 is supported yet.",
+            about: "Maximum number of requests waiting for a permit.",
         },
     ];
 
@@ -163,7 +178,8 @@ impl Algorithm for Concurrency {
         if cost > self.limit {
             return Outcome::Deny { retry: Retry::Never };
         }
-        let excess = (self.held(state, at.now()) + cost).saturating_sub(self.limit);
+        let taken = self.taken(state, ask.permit, at.now());
+        let excess = taken.saturating_add(cost).saturating_sub(self.limit);
         match state {
             Some(state) if excess > 0 => {
                 Outcome::Deny { retry: Retry::After(self.retry(state, excess, at.now())) }
@@ -176,21 +192,23 @@ impl Algorithm for Concurrency {
         let state = state.get_or_insert_default();
         state.forget_lapsed(at.now());
         let permit = ask.permit.expect("only `acquire` charges a concurrency rule");
+        state.waiters.leave(permit, None);
         let cost = u32::try_from(ask.cost).expect("a granted cost is at most the limit");
         state.holders.push(Holder { permit, cost, lapses: at.now().plus(self.ttl) });
     }
 
     fn available(&self, state: Option<&ConcurrencyState>, at: &Moment<'_>) -> u64 {
-        self.limit.saturating_sub(self.held(state, at.now()))
+        self.limit.saturating_sub(self.taken(state, None, at.now()))
     }
 
     fn status(&self, state: Option<&ConcurrencyState>, at: &Moment<'_>) -> Status {
         let full_at = state.map_or(Micros::ZERO, |state| self.full_at(state));
-        Status { remaining: self.available(state, at), reset_after: full_at.since(at.now()) }
+        let remaining = self.limit.saturating_sub(self.held(state, at.now()));
+        Status { remaining, reset_after: full_at.since(at.now()) }
     }
 
     fn heap_bytes(state: &ConcurrencyState) -> usize {
-        state.holders.capacity() * size_of::<Holder>()
+        state.holders.capacity() * size_of::<Holder>() + state.waiters.heap_bytes()
     }
 
     /// A permit is given back with `release`, by its id; there is nothing else to give back.
@@ -198,16 +216,18 @@ impl Algorithm for Concurrency {
         0
     }
 
-    /// No permit lasts longer than `ttl` from now.
+    /// No permit lasts longer than `ttl` from now. Tickets of processes that are absent are forgotten.
     fn rewind(&self, state: &mut ConcurrencyState, at: &Moment<'_>) {
         let latest = at.now().plus(self.ttl);
         for holder in &mut state.holders {
             holder.lapses = holder.lapses.min(latest);
         }
+        state.waiters.look(at.now());
     }
 
     fn full_at(&self, state: &ConcurrencyState) -> Micros {
-        state.holders.last().map_or(Micros::ZERO, |holder| holder.lapses)
+        let lapsed_at = state.holders.last().map_or(Micros::ZERO, |holder| holder.lapses);
+        lapsed_at.max(state.waiters.over_at())
     }
 
     fn window(&self) -> Option<Micros> {
@@ -228,7 +248,8 @@ impl Algorithm for Concurrency {
         None
     }
 
-    /// Permits stay with their holders; a shorter ttl shortens them.
+    /// Permits stay with their holders; a shorter ttl shortens them. Requests go on waiting if there is a queue and they
+    /// can pass at all.
     fn convert(
         &self,
         _: &Self,
@@ -237,6 +258,10 @@ impl Algorithm for Concurrency {
     ) -> Option<ConcurrencyState> {
         let mut state = state.clone();
         self.rewind(&mut state, at);
+        if self.queue == 0 {
+            state.waiters = Waiters::default();
+        }
+        state.waiters.forget_above(self.limit);
         Some(state)
     }
 
@@ -260,6 +285,27 @@ impl Algorithm for Concurrency {
         state.place_of(id, at.now()).is_some()
     }
 
+    fn enqueue(
+        &self,
+        state: &mut Option<ConcurrencyState>,
+        ask: &Ask,
+        process: ProcessId,
+        at: &Moment<'_>,
+    ) -> bool {
+        let (Some(permit), Ok(cost)) = (ask.permit, u32::try_from(ask.cost)) else { return false };
+        let waiters = &mut state.get_or_insert_default().waiters;
+        waiters.enter(Ticket { permit, cost, process }, self.queue, at.now())
+    }
+
+    fn leave(&self, state: &mut ConcurrencyState, id: PermitId, process: ProcessId) -> bool {
+        state.waiters.leave(id, Some(process))
+    }
+
+    fn called(&self, state: &ConcurrencyState, at: &Moment<'_>) -> Vec<Called> {
+        let free = self.limit.saturating_sub(self.held(Some(state), at.now()));
+        state.waiters.called(free).take(CALLED_MAX).collect()
+    }
+
     fn numbers(&self) -> Vec<f64> {
         vec![self.limit as f64, self.ttl.get() as f64, self.queue as f64]
     }
@@ -275,6 +321,9 @@ impl Algorithm for Concurrency {
         for Holder { cost, lapses, .. } in &state.holders {
             put(out, lapses.get(), 7);
             put(out, (*cost).into(), 4);
+        }
+        if self.queue > 0 {
+            state.waiters.write(out);
         }
     }
 
@@ -295,6 +344,9 @@ impl Algorithm for Concurrency {
                 return None;
             }
             state.holders.push(Holder { permit, cost, lapses });
+        }
+        if self.queue > 0 {
+            state.waiters = Waiters::read(from)?;
         }
         let held: u64 = state.holders.iter().map(|holder| u64::from(holder.cost)).sum();
         (held == sum).then_some(state)

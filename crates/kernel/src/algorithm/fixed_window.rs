@@ -43,7 +43,7 @@ pub struct FixedWindow {
     kind: WindowKind,
 }
 
-/// Where windows begin.
+/// The instants at which windows begin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum WindowKind {
     /// At multiples of this span since the epoch.
@@ -103,7 +103,7 @@ impl FixedWindow {
         Ok(Self { limit, kind })
     }
 
-    /// Where its windows begin.
+    /// The kind of its windows: it says at which instants they begin.
     pub const fn kind(&self) -> &WindowKind {
         &self.kind
     }

@@ -1,4 +1,4 @@
-//! The algorithms: one file each, one line in the registry below.
+//! The algorithms: one file each, one line in the list of `registry.rs`.
 //!
 //! To add one, write its file (the essay, the rule, its state, [`Algorithm`] for it) and its twin in
 //! Lua beside it, add its line to `algorithms!`, and give it a folder of vectors. Documents, schemas, `replay`, stores and the
@@ -16,6 +16,7 @@ mod sliding_window;
 mod smooth_bursty;
 mod smooth_warmup;
 mod token_bucket;
+mod waiters;
 
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -24,7 +25,7 @@ pub use concurrency::Concurrency;
 pub use fixed_window::{CalendarUnit, FixedWindow, WindowKind};
 pub use leaky_bucket::{Delay, LeakyBucket};
 pub use leasing::Leasing;
-pub use registry::{Rule, State, algorithms, twins};
+pub use registry::{AlgorithmInfo, Rule, State, algorithms, twins};
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
@@ -32,7 +33,7 @@ pub use smooth_bursty::SmoothBursty;
 pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{TokenBucket, Units};
 
-use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Status};
+use crate::decision::{Ask, Called, Decision, Left, Moment, Outcome, PermitId, ProcessId, Status};
 use crate::limits::{LEASE_USED_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
@@ -100,11 +101,11 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// Gives up to `permits` back, never above full. Returns the number given back; a part counts as one.
     fn refund(&self, state: &mut Self::State, permits: u64, at: &Moment<'_>) -> u64;
 
-    /// Moves the usage to the new, earlier now if time went back. Adds nothing, freezes nothing. Does nothing when time
-    /// did not go back.
+    /// Moves the usage to the new, earlier now if time went back. Adds nothing, freezes nothing. When time did not go
+    /// back, it forgets what no longer waits, and does nothing else.
     fn rewind(&self, state: &mut Self::State, at: &Moment<'_>);
 
-    /// When the budget of this state is full again.
+    /// The instant at which the budget of this state is full again.
     fn full_at(&self, state: &Self::State) -> Micros;
 
     /// The span in which the whole limit comes back, if it is the same wherever it begins: an hour of
@@ -175,6 +176,27 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// Returns whether `permit` is held at this moment.
     fn holds(&self, _: &Self::State, _: PermitId, _: &Moment<'_>) -> bool {
         false
+    }
+
+    /// Gives `ask`, which did not pass, a ticket of `process` in the queue, or keeps it. Returns whether it has one.
+    fn enqueue(
+        &self,
+        _: &mut Option<Self::State>,
+        _: &Ask,
+        _process: ProcessId,
+        _: &Moment<'_>,
+    ) -> bool {
+        false
+    }
+
+    /// Removes the ticket of `process` for `permit`. Returns whether there was one.
+    fn leave(&self, _: &mut Self::State, _: PermitId, _process: ProcessId) -> bool {
+        false
+    }
+
+    /// The first requests in the queue that would pass now, at most [`CALLED_MAX`](crate::limits::CALLED_MAX).
+    fn called(&self, _: &Self::State, _: &Moment<'_>) -> Vec<Called> {
+        Vec::new()
     }
 
     /// The calendar and time zone whose window a moment must bring along.

@@ -1,4 +1,5 @@
-//! The registry: every algorithm, one line each, at the end of this file.
+//! [`Rule`] and [`State`]: enums over all algorithms, whose methods forward to the right one. A macro writes them from
+//! the list of algorithms, one line for each, which is near the end of this file.
 
 use alloc::vec::Vec;
 
@@ -6,9 +7,20 @@ use super::{
     Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, Leasing, Scale, SlidingCounter,
     SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
 };
-use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Status};
+use crate::decision::{Ask, Called, Decision, Left, Moment, Outcome, PermitId, ProcessId, Status};
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
+
+/// An algorithm, as documents and schemas show it.
+#[derive(Clone, Copy, Debug)]
+pub struct AlgorithmInfo {
+    /// The name in documents.
+    pub name: &'static str,
+    /// A sentence about it.
+    pub about: &'static str,
+    /// The parameters, in the order of the documentation.
+    pub params: &'static [Param],
+}
 
 /// Writes the enums over all algorithms and forwards each call to the right one.
 macro_rules! algorithms {
@@ -40,8 +52,12 @@ macro_rules! algorithms {
         )+
 
         /// Name, sentence and parameters of every algorithm, for documents and schemas.
-        pub fn algorithms() -> &'static [(&'static str, &'static str, &'static [Param])] {
-            &[$(($Name::NAME, $Name::ABOUT, $Name::PARAMS),)+]
+        pub fn algorithms() -> &'static [AlgorithmInfo] {
+            &[$(AlgorithmInfo {
+                name: $Name::NAME,
+                about: $Name::ABOUT,
+                params: $Name::PARAMS,
+            },)+]
         }
 
         /// Code, name and twin in Lua of every algorithm, for stores that decide where the state lives.
@@ -230,6 +246,38 @@ macro_rules! algorithms {
                 match (self, state) {
                     $((Self::$Name(rule), State::$Name(own)) => rule.holds(own, id, at),)+
                     _ => false,
+                }
+            }
+
+            /// See [`Algorithm::enqueue`].
+            pub fn enqueue(
+                &self,
+                state: &mut Option<State>,
+                ask: &Ask,
+                process: ProcessId,
+                at: &Moment<'_>,
+            ) -> bool {
+                match self { $(Self::$Name(rule) => {
+                    let mut own = own!($Name, state.take());
+                    let has_ticket = rule.enqueue(&mut own, ask, process, at);
+                    *state = own.map(State::$Name);
+                    has_ticket
+                })+ }
+            }
+
+            /// See [`Algorithm::leave`].
+            pub fn leave(&self, state: &mut State, id: PermitId, process: ProcessId) -> bool {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.leave(own, id, process),)+
+                    _ => false,
+                }
+            }
+
+            /// See [`Algorithm::called`].
+            pub fn called(&self, state: &State, at: &Moment<'_>) -> Vec<Called> {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.called(own, at),)+
+                    _ => Vec::new(),
                 }
             }
 
