@@ -38,11 +38,11 @@ impl RuleSet {
         if let Verb::Peek { cost } = *verb {
             let mut seen = leased.clone();
             self.prepare(&mut seen, at);
-            self.settle(&mut seen, Vec::new(), at);
+            self.charge_spent(&mut seen, Vec::new(), at);
             return Ok(self.peek_beside(&seen, cost, at));
         }
         self.prepare(leased, at);
-        self.settle(leased, Vec::new(), at);
+        self.charge_spent(leased, Vec::new(), at);
         if leased.leases.is_over(at.now()) {
             leased.leases = Leases::default();
         }
@@ -68,12 +68,17 @@ impl RuleSet {
                 // With nothing to grant, a check of one permit finds when there will be one.
                 Ask::check(Cost::new(free).unwrap_or(Cost::ONE))
             }
-            Verb::Acquire { permit, .. } if self.holding(states, permit, at).is_some() => {
+            Verb::Acquire { permit, .. } | Verb::Wait { permit, .. }
+                if self.holding(states, permit, at).is_some() =>
+            {
                 return self.decide(states, verb, at);
             }
-            Verb::Acquire { cost, permit } => Ask { permit: Some(permit), ..Ask::check(cost) },
+            // Requests wait where no permits are out.
+            Verb::Acquire { cost, permit } | Verb::Wait { cost, permit, .. } => {
+                Ask::acquire(cost, permit)
+            }
             // Permits with ids are not leased.
-            Verb::Release { .. } | Verb::Renew { .. } | Verb::Peek { .. } => {
+            Verb::Release { .. } | Verb::Leave { .. } | Verb::Renew { .. } | Verb::Peek { .. } => {
                 return self.decide(states, verb, at);
             }
         };
@@ -85,7 +90,7 @@ impl RuleSet {
     /// [`debit`](Self::debit) for a key of which permits may be out on leases: those are not available.
     pub fn debit_beside(&self, leased: &mut Leased, permits: &mut [u64], at: &Moment<'_>) {
         self.prepare(leased, at);
-        self.settle(leased, Vec::new(), at);
+        self.charge_spent(leased, Vec::new(), at);
         let beside = Beside::of(&leased.leases, at.now());
         let rules = self.rules().iter().zip(leased.states.as_slice()).zip(permits.iter_mut());
         for (place, ((named, state), permits)) in rules.enumerate() {
@@ -98,7 +103,7 @@ impl RuleSet {
     /// [`raise`](Self::raise) for a key of which permits may be out on leases.
     pub fn raise_beside(&self, leased: &mut Leased, permits: &mut [u64], at: &Moment<'_>) {
         self.prepare(leased, at);
-        self.settle(leased, Vec::new(), at);
+        self.charge_spent(leased, Vec::new(), at);
         let used = self.rules().iter().zip(leased.states.as_slice()).enumerate();
         for ((place, (named, state)), permits) in used.zip(permits.iter_mut()) {
             let used = |state| named.rule.used(state, &at.for_rule(place));
@@ -114,7 +119,7 @@ impl RuleSet {
         self.prepare(&mut spent, at);
         let deadlines = spent.leases.records.iter().map(|record| record.deadline);
         let last = deadlines.max().unwrap_or(Micros::ZERO).max(at.now());
-        self.settle(&mut spent, Vec::new(), &at.as_of(last));
+        self.charge_spent(&mut spent, Vec::new(), &at.as_of(last));
         let full_at = self.forgettable_at(&spent.states)?;
         Some(full_at.max(last).max(leased.leases.forgettable_at()))
     }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::message::Message;
 use super::reply::Found;
-use super::settle::Spent;
+use super::spent::Spent;
 use super::{Leases, Record};
 use crate::limits::{LEASE_DEADLINE_MAX_US, LEASE_HINT_MAX_US, LEASE_HOLDERS_MAX};
 use crate::num::Micros;

@@ -1,7 +1,7 @@
 //! The permits that a message is granted.
 
 use super::message::Message;
-use super::{Leased, Leases, Span};
+use super::{Leased, Leases, LeasingSpan};
 use crate::decision::Moment;
 use crate::ruleset::RuleSet;
 
@@ -47,7 +47,7 @@ impl RuleSet {
             held: leased.leases.held(),
             sharers: others.count() as u64 + 1,
             limit: self.least_limit(),
-            in_steps: self.leasable().is_ok_and(|Span { in_steps, .. }| in_steps),
+            in_steps: self.leasing_span().is_ok_and(|LeasingSpan { in_steps, .. }| in_steps),
         }
     }
 }
@@ -65,8 +65,8 @@ impl Room {
     }
 
     /// Returns the permits that a holder which keeps `kept` is granted beyond the `needed` ones. Half of the limit is
-    /// never lent beyond what is needed, so that others find room.
-    pub(crate) fn wanted(&self, message: &Message, kept: u32, needed: u64) -> u64 {
+    /// never lent beyond what is needed, so that others find room. It is `wanted` in `lease.lua`.
+    pub(crate) fn granted_beyond(&self, message: &Message, kept: u32, needed: u64) -> u64 {
         let left = self.free - needed;
         let part = if self.in_steps { left / self.sharers } else { left / 2 };
         let own = u64::from(kept) + needed;

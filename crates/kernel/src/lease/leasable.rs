@@ -9,7 +9,7 @@ use crate::ruleset::RuleSet;
 
 /// The time in which the permits of a set of rules come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct LeasingSpan {
     /// The least span in which the whole limit of one of the rules comes back.
     pub least: Micros,
     /// The permits of one of the rules come back in steps.
@@ -43,8 +43,8 @@ impl RuleSet {
     ///
     /// # Errors
     /// [`NotLeasable`] for the first rule whose permits cannot be leased.
-    pub fn leasable(&self) -> Result<Span, NotLeasable> {
-        let mut span = Span { least: Micros::MAX, in_steps: false, sliding: None };
+    pub fn leasing_span(&self) -> Result<LeasingSpan, NotLeasable> {
+        let mut span = LeasingSpan { least: Micros::MAX, in_steps: false, sliding: None };
         for (place, named) in self.rules().iter().enumerate() {
             let (least, in_steps, sliding) = match named.rule.leasing() {
                 Leasing::Flows(least) => (least, false, None),
@@ -55,7 +55,7 @@ impl RuleSet {
                     return Err(NotLeasable { rule: place, name, algorithm, reason });
                 }
             };
-            span = Span {
+            span = LeasingSpan {
                 least: span.least.min(least),
                 in_steps: span.in_steps || in_steps,
                 sliding: span.sliding.into_iter().chain(sliding).min(),

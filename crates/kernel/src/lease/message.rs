@@ -77,7 +77,7 @@ pub struct Message {
     pub ends: Micros,
     /// The lease is over by the holder's own clock.
     pub ended: bool,
-    /// When permits were spent, as far as that is known.
+    /// The times at which permits were spent, as far as they are known.
     pub marks: Marks,
     /// The hint of the last answer; `None` if it is older than a minute.
     pub hint: Option<Hint>,

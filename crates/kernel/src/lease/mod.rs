@@ -48,13 +48,13 @@ mod grant;
 mod leasable;
 mod message;
 mod reply;
-mod settle;
+mod spent;
 mod step;
 
 use alloc::vec::Vec;
 
 pub use crate::algorithm::Leasing;
-pub use leasable::{NotLeasable, Span};
+pub use leasable::{LeasingSpan, NotLeasable};
 pub use message::{Hint, Holder, Mark, Marks, Message, Number};
 pub use reply::{Found, LeaseGrant, LeaseReply};
 
@@ -115,7 +115,7 @@ impl Leases {
         self.records.iter().filter(has).count()
     }
 
-    /// When the first permits that are out are charged; `None` if none are out.
+    /// The instant at which the first permits that are out are charged; `None` if none are out.
     pub fn first_deadline(&self) -> Option<Micros> {
         let out = self.records.iter().filter(|record| record.permits() > 0);
         out.map(|record| record.deadline).min()

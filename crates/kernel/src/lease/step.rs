@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::claim::{Claim, Report, fresh_hint, has_room};
 use super::message::{Hint, Holder, Message};
 use super::reply::{Found, LeaseGrant, LeaseReply};
-use super::settle::Spent;
+use super::spent::Spent;
 use super::{Leased, Record};
 use crate::decision::Moment;
 use crate::limits::{COST_MAX, LEASE_PATIENCE_MAX_US, LEASE_TERM_MAX_US, LEASE_USED_MAX};
@@ -16,32 +16,32 @@ impl RuleSet {
     /// Answers a holder: charges what it has spent, takes back what it gives back, and grants permits.
     ///
     /// A message that was answered before is answered once more and changes nothing; a message that was overtaken
-    /// changes nothing. Rules that cannot be [leased](Self::leasable) grant nothing; what was granted under other rules
+    /// changes nothing. Rules that cannot be [leased](Self::leasing_span) grant nothing; what was granted under other rules
     /// is still reported and given back. A message of [`Holder::NONE`] only looks, and changes nothing.
     pub fn lease(&self, leased: &mut Leased, message: &Message, at: &Moment<'_>) -> LeaseReply {
         if message.holder == Holder::NONE {
             let mut seen = leased.clone();
             return LeaseReply::Granted(
-                Step { rules: self, leased: &mut seen, message, at }.look(),
+                ReceivedMessage { rules: self, leased: &mut seen, message, at }.look(),
             );
         }
         let answered = leased.leases.live(message.holder, at.now());
         if answered.is_some_and(|record| message.number < record.number) {
             return LeaseReply::Superseded;
         }
-        LeaseReply::Granted(Step { rules: self, leased, message, at }.answer())
+        LeaseReply::Granted(ReceivedMessage { rules: self, leased, message, at }.answer())
     }
 }
 
 /// One message at the store.
-struct Step<'a> {
+struct ReceivedMessage<'a> {
     rules: &'a RuleSet,
     leased: &'a mut Leased,
     message: &'a Message,
     at: &'a Moment<'a>,
 }
 
-impl Step<'_> {
+impl ReceivedMessage<'_> {
     fn answer(mut self) -> LeaseGrant {
         let Self { rules, message, at, .. } = self;
         let now = at.now();
@@ -49,7 +49,7 @@ impl Step<'_> {
         rules.first_seen(&mut self.leased.states, at);
         let known = self.leased.leases.live(message.holder, now);
         if let Some(record) = known.filter(|record| message.number == record.number) {
-            rules.settle(self.leased, Vec::new(), at);
+            rules.charge_spent(self.leased, Vec::new(), at);
             return self.granted(&record, Found::Known);
         }
         let claim = Claim::of(message, known, &self.leased.leases, self.stood_max(known), now);
@@ -64,7 +64,7 @@ impl Step<'_> {
             // The grant to an old message, whose answer never reached the holder.
             self.leased.leases.remove(message.holder);
         }
-        rules.settle(self.leased, spent, at);
+        rules.charge_spent(self.leased, spent, at);
         rules.forget_past(&mut self.leased.states, at);
         self.grant(record, found)
     }
@@ -72,7 +72,7 @@ impl Step<'_> {
     /// Returns the answer to a holder without permits.
     fn look(self) -> LeaseGrant {
         self.rules.prepare(self.leased, self.at);
-        self.rules.settle(self.leased, Vec::new(), self.at);
+        self.rules.charge_spent(self.leased, Vec::new(), self.at);
         self.granted(&self.record(0, self.at.now()), Found::New)
     }
 
@@ -93,7 +93,7 @@ impl Step<'_> {
     /// Restores the lost writes that the message knows of, before it is charged for what came after.
     fn restore(&mut self, known: Option<Record>, claim: &Claim) {
         let (now, holder) = (self.at.now(), self.message.holder);
-        self.rules.settle(self.leased, Vec::new(), self.at);
+        self.rules.charge_spent(self.leased, Vec::new(), self.at);
         self.leased.leases.remove(holder);
         if claim.deadline > now {
             let record = self.record(claim.base, claim.deadline);
@@ -119,11 +119,11 @@ impl Step<'_> {
         let is_full = leases.live(message.holder, now).is_none() && !has_room(leases, now);
         self.leased.leases.touch(now);
         if is_full {
-            rules.settle(self.leased, Vec::from([Spent { by: now, permits: needed }]), at);
+            rules.charge_spent(self.leased, Vec::from([Spent { by: now, permits: needed }]), at);
             let granted = Record { granted: narrow(needed), deadline: now, ..record };
             return self.granted(&granted, Found::Full);
         }
-        let granted = narrow(needed + room.wanted(message, record.kept, needed));
+        let granted = narrow(needed + room.granted_beyond(message, record.kept, needed));
         // A shorter term does not end the old one sooner: this answer may be lost.
         let deadline = record.deadline.max(now.plus(lasts(message)));
         let record = Record { granted, deadline, ..record };

@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-/// Where a permit is.
+/// The place of a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Permit {
     /// With a holder that reported it.
@@ -171,7 +171,7 @@ impl Naive {
     }
 
     /// Charges what is past its deadline, and what `id` spent, oldest first.
-    fn settle(&mut self, id: u64, spent: &[(u64, u64)], now_us: u64) {
+    fn charge_spent(&mut self, id: u64, spent: &[(u64, u64)], now_us: u64) {
         let mut all: Vec<_> = spent.iter().map(|(by_us, count)| (*by_us, id, *count)).collect();
         for record in self.records.extract_if(.., |record| record.deadline_us <= now_us) {
             all.push((record.deadline_us, record.id, u64::MAX));
@@ -187,7 +187,7 @@ impl Naive {
     }
 
     fn check(&mut self, cost: u64, now_us: u64) -> bool {
-        self.settle(0, &[], now_us);
+        self.charge_spent(0, &[], now_us);
         let passes = self.lets_pass(self.held() + cost, now_us);
         if passes {
             self.permits.extend((0..cost).map(|_| Permit::Charged(now_us)));
@@ -197,7 +197,7 @@ impl Naive {
     }
 
     fn reset(&mut self, now_us: u64) {
-        self.settle(0, &[], now_us);
+        self.charge_spent(0, &[], now_us);
         self.permits.retain(|permit| !matches!(permit, Permit::Charged(_)));
         self.seen_us = 0;
     }
@@ -212,7 +212,7 @@ impl Naive {
                 return None;
             }
             if message.number.0 == number {
-                self.settle(0, &[], now_us);
+                self.charge_spent(0, &[], now_us);
                 let (kept, granted) = (Permit::Kept(id), Permit::Granted(id));
                 return Some((self.count(kept), self.count(granted), until_us));
             }
@@ -230,7 +230,7 @@ impl Naive {
         let is_void = u64::from(message.unspent) > base;
         let (unspent, keep) =
             if is_void { (0, 0) } else { (message.unspent.into(), message.keep.into()) };
-        self.settle(id, &spent(message, base - unspent, now_us), now_us);
+        self.charge_spent(id, &spent(message, base - unspent, now_us), now_us);
         self.change(Permit::Kept(id), None, if base > 0 { unspent - keep } else { 0 });
         // A message brings counters to now. A log has seen no more than its newest entry.
         let is_charged = self.permits.iter().any(|permit| matches!(permit, Permit::Charged(_)));
@@ -271,7 +271,7 @@ impl Naive {
     }
 }
 
-/// When `count` permits were spent: by the marks, and the rest now.
+/// The times at which `count` permits were spent: by the marks, and the rest now.
 fn spent(message: &Message, count: u64, now_us: u64) -> Vec<(u64, u64)> {
     let mut left = count;
     let mut spent = Vec::new();
@@ -343,7 +343,7 @@ impl Pair {
             95 => {
                 let limit = Cost::new(limit).unwrap();
                 let decision = self.key.decide(&Verb::AtMost { cost: limit }, now_us);
-                self.naive.settle(0, &[], now_us);
+                self.naive.charge_spent(0, &[], now_us);
                 let free = self.naive.free(now_us);
                 assert_eq!(decision.granted(), free, "{about}");
                 assert!(free == 0 || self.naive.check(free, now_us), "{about}");

@@ -452,7 +452,7 @@ fn a_rule_that_cannot_be_leased_is_named_with_its_reason() {
     for (rule, message) in never {
         let token = TokenBucket::new(rate, 100).unwrap();
         let rules = vec![NamedRule::new("first", token), NamedRule::new("r", rule)];
-        let error = RuleSet::new(rules).unwrap().leasable().unwrap_err();
+        let error = RuleSet::new(rules).unwrap().leasing_span().unwrap_err();
         assert_eq!((error.rule, error.to_string().as_str()), (1, message));
     }
 }
@@ -465,16 +465,16 @@ fn the_least_span_of_the_rules_is_that_of_the_set() {
         NamedRule::new("burst", TokenBucket::new(rate, 100).unwrap()),
         NamedRule::new("month", FixedWindow::new(9, month).unwrap()),
     ];
-    let span = RuleSet::new(rules).unwrap().leasable().unwrap();
+    let span = RuleSet::new(rules).unwrap().leasing_span().unwrap();
     assert_eq!((span.least, span.in_steps), (Micros::from_secs(10), true));
     assert_eq!(span.sliding, None);
-    let span = Key::bucket().rules.leasable().unwrap();
+    let span = Key::bucket().rules.leasing_span().unwrap();
     assert_eq!((span.least, span.in_steps), (Micros::from_secs(10), false));
     let rules = vec![
         NamedRule::new("minute", SlidingCounter::new(9, Micros::from_secs(60)).unwrap()),
         NamedRule::new("half", SlidingCounter::new(9, Micros::from_secs(30)).unwrap()),
     ];
-    let span = RuleSet::new(rules).unwrap().leasable().unwrap();
+    let span = RuleSet::new(rules).unwrap().leasing_span().unwrap();
     assert_eq!((span.sliding, span.in_steps), (Some(Micros::from_secs(30)), false));
 }
 
@@ -538,7 +538,7 @@ fn replaced_while_40_are_out(rules: RuleSet) -> (Key, LeaseGrant) {
     let mut key = Key::bucket();
     let grant = key.lease(1, 40, 0);
     let old = core::mem::replace(&mut key.rules, rules);
-    assert!(key.rules.leasable().is_err());
+    assert!(key.rules.leasing_span().is_err());
     key.leased.states = key.rules.take_over(&old, &key.leased.states, &Moment::new(Micros::ZERO));
     (key, grant)
 }

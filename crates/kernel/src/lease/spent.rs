@@ -26,8 +26,8 @@ impl RuleSet {
         leased.leases.rewind(at.now());
     }
 
-    /// Charges `spent` and the records whose deadline is past, oldest first.
-    pub(crate) fn settle(&self, leased: &mut Leased, mut spent: Vec<Spent>, at: &Moment<'_>) {
+    /// Charges `spent` and the records whose deadline is past, oldest first; `settle` in `lease.lua`.
+    pub(crate) fn charge_spent(&self, leased: &mut Leased, mut spent: Vec<Spent>, at: &Moment<'_>) {
         lapse(&mut leased.leases, &mut spent, at.now());
         spent.sort_by_key(|spent| spent.by);
         for Spent { by, permits } in spent {
@@ -53,7 +53,7 @@ impl RuleSet {
                 Carry::Usage => rule.countable(),
                 Carry::Proportional | Carry::Reset => 2 * rule.limit(),
             };
-            rule.charge_beyond(state, (permits, most), &at);
+            rule.charge_beyond(state, permits, most, &at);
         }
     }
 
@@ -102,7 +102,7 @@ impl RuleSet {
         let ghost = leased.leases.live(Holder::NONE, now);
         if ghost.is_none() && leased.leases.records.len() >= LEASE_HOLDERS_MAX {
             // No record can stand for them, so they count as spent.
-            return self.settle(leased, Vec::from([Spent { by: now, permits: missing }]), at);
+            return self.charge_spent(leased, Vec::from([Spent { by: now, permits: missing }]), at);
         }
         let kept = ghost.map_or(0, |ghost| ghost.permits()) + missing;
         leased.leases.put(Record {
@@ -137,7 +137,8 @@ impl Rule {
     pub(crate) fn charge_beyond(
         &self,
         state: &mut Option<State>,
-        (permits, most): (u64, u64),
+        permits: u64,
+        most: u64,
         at: &Moment<'_>,
     ) {
         let used = state.as_ref().map_or(0, |state| self.used(state, at));
