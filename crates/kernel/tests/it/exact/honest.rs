@@ -150,8 +150,9 @@ impl Seen<'_> {
     }
 
     fn never_is_never(&self) -> Proof {
-        let of_permits = matches!(self.verb, Verb::Release { .. } | Verb::Renew { .. });
-        let held_already = matches!(self.verb, Verb::Acquire { cost, .. }
+        let of_permits =
+            matches!(self.verb, Verb::Release { .. } | Verb::Leave { .. } | Verb::Renew { .. });
+        let held_already = matches!(self.verb, Verb::Acquire { cost, .. } | Verb::Wait { cost, .. }
             if cost.get() <= self.rule().limit());
         if of_permits || held_already {
             return Ok(());

@@ -10,15 +10,17 @@ use crate::exact::walk::{Clock, Shape, permit_verbs, prove, same, steps, walks_w
 #[test]
 fn concurrency_answers_as_a_list_of_holders_does() {
     let name = "concurrency";
-    let walks = (permits(10_000), spans()).prop_flat_map(move |(limit, ttl)| {
+    let queues = prop_oneof![Just(0), 1..=4_u64, Just(10_000)];
+    let walks = (permits(10_000), spans(), queues).prop_flat_map(move |(limit, ttl, queue)| {
         let shape =
             Shape { limit, scale_us: ttl, goes_back: true, gives_back: true, steps: steps(name) };
-        (Just((limit, ttl)), walks_with(shape, permit_verbs(limit)))
+        (Just((limit, ttl, queue)), walks_with(shape, permit_verbs(limit)))
     });
-    prove(name, walks, |((limit, ttl), walk)| {
-        let rule = Concurrency::new(limit, Micros::new(ttl), 0).unwrap();
+    prove(name, walks, |((limit, ttl, queue), walk)| {
+        let rule = Concurrency::new(limit, Micros::new(ttl), queue).unwrap();
         let rules = RuleSet::single("rule", rule);
-        let mut oracle = oracle::Concurrency { limit, ttl, held: Vec::new() };
+        let queue = usize::try_from(queue).unwrap();
+        let mut oracle = oracle::Concurrency::new(limit, ttl, queue);
         let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
         for asked in &walk.steps {
             let now = clock.go(asked.time);
@@ -26,6 +28,7 @@ fn concurrency_answers_as_a_list_of_holders_does() {
             let decision = rules.decide(&mut states, &asked.verb, &moment).unwrap().decision;
             let expected = oracle.answer(&asked.verb, now);
             same(&decision, &expected, || format!("at {now}: {:?}", asked.verb))?;
+            prop_assert_eq!(rules.called(&states, &moment), oracle.called(now));
             clock.hear(&decision);
         }
         Ok(())

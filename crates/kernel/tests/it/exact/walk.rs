@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::NewTree;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 use sluicegate_kernel::limits::{COST_MAX, SPAN_MAX_US};
-use sluicegate_kernel::{Cost, Decision, Micros, PermitId, Verb};
+use sluicegate_kernel::{Cost, Decision, Micros, PermitId, ProcessId, Verb};
 
 /// Walks and steps of each property. The seed is fixed, so that a red run means changed code;
 /// `SLUICEGATE_WALKS=50` takes fifty times as many walks from a fresh seed.
@@ -261,7 +261,11 @@ fn verbs(shape: Shape) -> BoxedStrategy<Verb> {
 /// Acquire, release, renew and peek, with a handful of permit names.
 pub(crate) fn permit_verbs(limit: u64) -> impl Strategy<Value = Verb> {
     let permit = || (0_u128..12).prop_map(PermitId);
+    let process = || (0_u64..3).prop_map(ProcessId);
     prop_oneof![
+        6 => (costs(limit), permit(), process())
+            .prop_map(|(cost, permit, process)| Verb::Wait { cost, permit, process }),
+        2 => (permit(), process()).prop_map(|(permit, process)| Verb::Leave { permit, process }),
         8 => (costs(limit), permit()).prop_map(|(cost, permit)| Verb::Acquire { cost, permit }),
         4 => permit().prop_map(|permit| Verb::Release { permit }),
         3 => permit().prop_map(|permit| Verb::Renew { permit }),

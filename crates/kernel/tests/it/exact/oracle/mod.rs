@@ -98,7 +98,12 @@ pub(crate) fn answer(oracle: &mut impl Oracle, verb: &Verb, now: u64) -> Decisio
             oracle.forget();
             Outcome::Allow { granted: 0, wait: Micros::ZERO }
         }
-        Verb::Peek { .. } | Verb::Acquire { .. } | Verb::Release { .. } | Verb::Renew { .. } => {
+        Verb::Peek { .. }
+        | Verb::Acquire { .. }
+        | Verb::Wait { .. }
+        | Verb::Leave { .. }
+        | Verb::Release { .. }
+        | Verb::Renew { .. } => {
             unreachable!("peek is answered above; permits have an oracle of their own")
         }
     };

@@ -175,7 +175,7 @@ impl Oracle for SlidingWindow {
     }
 }
 
-/// Where the windows of a [`FixedWindow`] lie.
+/// The position of the windows of a [`FixedWindow`].
 #[derive(Clone, Debug)]
 pub(crate) enum Layout {
     Epoch(u64),
