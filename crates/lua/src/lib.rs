@@ -38,8 +38,14 @@ pub struct LuaKeys {
     pub changes: Vec<KeyBefore>,
 }
 
-/// A key, and its value and expiry before a change; `None`: there was no such key.
-pub type KeyBefore = (Vec<u8>, Option<(Vec<u8>, u64)>);
+/// A key before a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyBefore {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its value and expiry; `None`: there was no such key.
+    pub before: Option<(Vec<u8>, u64)>,
+}
 
 impl LuaRedis {
     /// A server without keys, whose script is `text`. A number that is not an integer, or out of the range of
@@ -116,22 +122,31 @@ impl LuaKeys {
         self.values.get(key).filter(|(_, end)| *end > self.now_us).map(|(value, _)| value)
     }
 
+    /// Returns the value of a key. A value that has expired is removed, as Redis does on a read: it does not come back
+    /// if the clock is set back.
+    pub fn get(&mut self, key: &[u8]) -> Option<&Vec<u8>> {
+        if self.live(key).is_none() {
+            self.values.remove(key);
+        }
+        self.values.get(key).map(|(value, _)| value)
+    }
+
     /// Sets the value of a key, which expires after `ttl_ms`.
     pub fn set(&mut self, key: &[u8], value: &[u8], ttl_ms: u64) {
         let end = self.now_us + ttl_ms * 1_000;
         let before = self.values.insert(key.to_vec(), (value.to_vec(), end));
-        self.note(key, before);
+        self.note(KeyBefore { key: key.to_vec(), before });
     }
 
     /// Removes a key.
     pub fn delete(&mut self, key: &[u8]) {
         let before = self.values.remove(key);
-        self.note(key, before);
+        self.note(KeyBefore { key: key.to_vec(), before });
     }
 
-    fn note(&mut self, key: &[u8], before: Option<(Vec<u8>, u64)>) {
+    fn note(&mut self, change: KeyBefore) {
         self.writes += 1;
-        self.changes.push((key.to_vec(), before));
+        self.changes.push(change);
     }
 
     fn call(&mut self, lua: &Lua, args: &[Vec<u8>]) -> mlua::Result<Value> {
@@ -143,7 +158,7 @@ impl LuaKeys {
                 let table = lua.create_sequence_from([seconds.to_string(), micros.to_string()])?;
                 Ok(Value::Table(table))
             }
-            [b"GET", key] => match self.live(key) {
+            [b"GET", key] => match self.get(key) {
                 Some(value) => text(value),
                 None => Ok(Value::Boolean(false)),
             },
