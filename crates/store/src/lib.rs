@@ -23,7 +23,8 @@ pub use sluicegate_kernel::lease;
 use sluicegate_kernel::lease::Message;
 use sluicegate_kernel::limits::RULES_MAX;
 use sluicegate_kernel::{
-    LeaseReply, Micros, Moment, NamedRule, RangeError, RuleSet, States, Status, Unsupported, Verb,
+    Called, LeaseReply, Micros, Moment, NamedRule, RangeError, RuleSet, States, Status,
+    Unsupported, Verb,
 };
 
 /// One request as a store sees it.
@@ -190,6 +191,24 @@ pub enum Charge {
 /// Permits of each rule of a set, in the order of the rules.
 pub type Permits = [u64; RULES_MAX];
 
+/// A request, and the moment at which it is decided.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestAt<'a> {
+    /// The request.
+    pub request: StoreRequest<'a>,
+    /// The moment.
+    pub at: Moment<'a>,
+}
+
+/// A key of a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyKey<'k> {
+    /// Name of the policy.
+    pub policy: &'k str,
+    /// The key.
+    pub key: &'k [u8],
+}
+
 /// The answer of a store to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreAnswer {
@@ -199,11 +218,14 @@ pub struct StoreAnswer {
     /// was lowered. Empty if the store does not report it: then the verdict has the number, at most the limit, for the
     /// rule that decided.
     pub in_use: Vec<(usize, u64)>,
+    /// Waiting requests that would pass now ([`RuleSet::called`]). Only answers to verbs of permits have them.
+    pub called: Vec<Called>,
 }
 
 impl StoreAnswer {
     /// Returns the answer of a store that decided by `rules` and keeps `states` from now on.
     pub fn of(verdict: Verdict, rules: &RuleSet, states: &States, at: &Moment<'_>) -> Self {
+        let called = rules.called(states, at);
         let used = rules.in_use(states, at).into_iter().zip(rules.rules()).enumerate();
         let in_use = used.map(|(place, (used, NamedRule { rule, .. }))| {
             let state = states.as_slice().get(place).and_then(Option::as_ref);
@@ -212,13 +234,13 @@ impl StoreAnswer {
             // The doubles of Guava's two round a use and what is left apart.
             (place, if remaining > 0 { limit - remaining } else { used.max(limit) })
         });
-        Self { verdict, in_use: in_use.collect() }
+        Self { verdict, in_use: in_use.collect(), called }
     }
 }
 
 impl From<Verdict> for StoreAnswer {
     fn from(verdict: Verdict) -> Self {
-        Self { verdict, in_use: Vec::new() }
+        Self { verdict, in_use: Vec::new(), called: Vec::new() }
     }
 }
 
@@ -235,20 +257,21 @@ pub trait Store: Send + Sync {
     ) -> impl Future<Output = Result<StoreAnswer, StoreError>> + Send;
 
     /// Decides each of `requests`, at its moment, on its own: as [`decide`](Self::decide), but waited for
-    /// together. Passes the place of each and its answer to `said` as soon as the answer is there: a grant must
+    /// together. Passes the place of each and its answer to `on_answer` as soon as the answer is there: a grant must
     /// not reach its caller late.
     fn decide_each(
         &self,
-        requests: &[(StoreRequest<'_>, Moment<'_>)],
-        said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
+        requests: &[RequestAt<'_>],
+        on_answer: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) -> impl Future<Output = ()> + Send {
         async move {
-            let deciding = requests.iter().enumerate().map(|(place, (request, at))| async move {
-                (place, self.decide(request, at).await)
-            });
+            let deciding =
+                requests.iter().enumerate().map(|(place, RequestAt { request, at })| async move {
+                    (place, self.decide(request, at).await)
+                });
             let mut deciding: FuturesUnordered<_> = deciding.collect();
             while let Some((place, answer)) = deciding.next().await {
-                said(place, answer);
+                on_answer(place, answer);
             }
         }
     }
@@ -293,6 +316,19 @@ pub trait Store: Send + Sync {
         std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
     }
 
+    /// Passes `called`, requests that wait in other processes, on to these: see [`announced`](Self::announced). They may be
+    /// lost: each process asks again within a second anyway.
+    fn announce(&self, called: &[Called]) -> impl Future<Output = ()> + Send {
+        let _ = called;
+        std::future::ready(())
+    }
+
+    /// Returns the next requests that another process has [announced](Self::announce); never, if no other process shares
+    /// the store.
+    fn announced(&self) -> impl Future<Output = Vec<Called>> + Send {
+        std::future::pending()
+    }
+
     /// Returns the verdict alone, from a store that decides without waiting, or [`StoreError::Overloaded`] if it
     /// is clear at once that the store cannot decide in time; otherwise `None`, and nothing was done.
     fn decide_at_once(
@@ -305,7 +341,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Announces that these keys, (policy, key) each, will be decided next. Changes nothing.
-    fn prefetch<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+    fn prefetch<'k>(&self, keys: impl Iterator<Item = PolicyKey<'k>>) {
         drop(keys);
     }
 }
@@ -316,8 +352,11 @@ impl Store for MemoryStore {
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<StoreAnswer, StoreError>> + Send {
-        let decided = self.decide_now(request, at);
-        std::future::ready(decided.map(StoreAnswer::from).map_err(StoreError::from))
+        let decided = self.decide_now(request, at).map(|verdict| {
+            let called = self.called(request, at);
+            StoreAnswer { called, ..StoreAnswer::from(verdict) }
+        });
+        std::future::ready(decided.map_err(StoreError::from))
     }
 
     #[inline]
@@ -329,7 +368,7 @@ impl Store for MemoryStore {
         Some(self.decide_now(request, at).map_err(StoreError::from))
     }
 
-    fn prefetch<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+    fn prefetch<'k>(&self, keys: impl Iterator<Item = PolicyKey<'k>>) {
         self.prefetch(keys);
     }
 }
@@ -340,10 +379,10 @@ mod tests {
 
     #[test]
     fn a_message_says_if_a_request_may_have_taken_effect() {
-        let said = |executed| StoreError::Overloaded { executed }.to_string();
+        let text = |executed| StoreError::Overloaded { executed }.to_string();
         assert!(
-            said(Executed::Perhaps).ends_with("; it is unknown whether the request took effect")
+            text(Executed::Perhaps).ends_with("; it is unknown whether the request took effect")
         );
-        assert!(said(Executed::No).ends_with("not within the deadline of this request"));
+        assert!(text(Executed::No).ends_with("not within the deadline of this request"));
     }
 }

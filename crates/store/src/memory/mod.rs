@@ -15,15 +15,15 @@
 //! A state that is equal to no state at all is forgotten before a segment grows. At the hard cap, one of a
 //! few budgets that are examined makes room, of any algorithm: the one with the most left of its limit,
 //! since it loses the least. A key of which less than half is left makes no room for another. A new key
-//! without room shares one budget with all others like it (`overflow`), also if the quota of keys of its
+//! without room shares one budget with all others like it (`beyond_quota`), also if the quota of keys of its
 //! policy is used up.
 
 mod arena;
+mod beyond_quota;
 mod bucket;
 mod key_hash;
 #[cfg(test)]
 mod model;
-mod overflow;
 mod rules;
 mod shard;
 mod snapshot;
@@ -34,16 +34,16 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_kernel::{Called, Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
 
 pub use self::key_hash::KeyHash;
 pub use self::snapshot::{Restored, Saved, SnapshotError};
 
 use self::arena::Arena;
+use self::beyond_quota::KeysBeyondQuota;
 use self::key_hash::KeyHasher;
-use self::overflow::QuotaOverflow;
-use self::shard::{Shard, ShardLayout};
-use crate::{Quota, RuleOrigin, StoreRequest};
+use self::shard::{Shard, ShardLayout, TaggedRequest, TaggedRules};
+use crate::{PolicyKey, Quota, RuleOrigin, StoreRequest};
 
 /// Most keys that a store holds by default: about 50 MB, and the memory of long states besides.
 pub const KEYS_MAX_DEFAULT: usize = 1_000_000;
@@ -78,7 +78,7 @@ const EXPECTED_TOGETHER_MAX: usize = 64;
 pub struct MemoryStore {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
     arena: Arena,
-    overflow: QuotaOverflow,
+    beyond_quota: KeysBeyondQuota,
     hasher: KeyHasher,
 }
 
@@ -119,7 +119,12 @@ impl MemoryStore {
         // Segments that were split are a quarter full at least, save for a few.
         let slots = segment_buckets_min as usize * bucket::SLOTS;
         let arena = Arena::new(2 + 4 * keys_per_shard_max.div_ceil(slots), begin as usize);
-        Self { shards, arena, overflow: QuotaOverflow::default(), hasher: KeyHasher::random() }
+        Self {
+            shards,
+            arena,
+            beyond_quota: KeysBeyondQuota::default(),
+            hasher: KeyHasher::random(),
+        }
     }
 
     /// Limits the keys that count to the same [`Quota`] to `keys_max` (at least 1), so that a flood of keys
@@ -198,14 +203,19 @@ impl MemoryStore {
     ) -> Result<Verdict, Unsupported> {
         let mut has_room = true;
         // The lock of the shard is released before the shared budgets are locked.
-        let decided = self.shard(key).decide(&self.arena, key.tag, (request, at), &mut has_room);
-        if has_room { decided } else { self.overflow.decide(key, request, at) }
+        let decided = self.shard(key).decide(
+            &self.arena,
+            TaggedRequest { tag: key.tag, request, at },
+            &mut has_room,
+        );
+        if has_room { decided } else { self.beyond_quota.decide(key, request, at) }
     }
 
-    /// Fetches the memory that decisions on these keys, (policy, key) each, will read, so that they do not
+    /// Fetches the memory that decisions on these keys will read, so that they do not
     /// wait for it one after the other. Changes nothing but speed.
-    pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (&'k str, &'k [u8])>) {
-        let mut keys = keys.into_iter().map(|(policy, key)| self.hash(policy, key)).peekable();
+    pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = PolicyKey<'k>>) {
+        let mut keys =
+            keys.into_iter().map(|PolicyKey { policy, key }| self.hash(policy, key)).peekable();
         while keys.peek().is_some() {
             let mut places = [0; EXPECTED_TOGETHER_MAX];
             let mut expected = 0;
@@ -228,12 +238,23 @@ impl MemoryStore {
         used: impl FnMut(usize, u64) -> Option<u64>,
         at: &Moment<'_>,
     ) {
-        self.shard(key).record_usage(&self.arena, key.tag, (rules, used), at);
+        self.shard(key).record_usage(&self.arena, TaggedRules { tag: key.tag, rules }, used, at);
     }
 
     /// Returns the states of the key, in the units of `rules`.
     pub fn states(&self, key: KeyHash, rules: &Arc<RuleSet>, at: &Moment<'_>) -> States {
         self.shard(key).states(&self.arena, key.tag, rules, at)
+    }
+
+    /// Returns the waiting requests of a key that would pass now; none unless `request` is of a verb of permits, and its
+    /// rules have a queue.
+    pub(crate) fn called(&self, request: &StoreRequest<'_>, at: &Moment<'_>) -> Vec<Called> {
+        let StoreRequest { policy, key, rules, verb, .. } = *request;
+        if !verb.is_of_permits() || !rules.queues() {
+            return Vec::new();
+        }
+        let states = self.states(self.hash(policy, key), rules, at);
+        rules.called(&states, at)
     }
 
     /// Returns the number of keys with a state now.
@@ -260,7 +281,7 @@ impl MemoryStore {
     /// Returns the number of requests whose keys had no state, and no room for one: a shared budget decided
     /// them, or they were refused.
     pub fn overflows(&self) -> u64 {
-        self.overflow.decisions()
+        self.beyond_quota.decisions()
     }
 
     /// Returns the bytes that long states take.

@@ -17,7 +17,7 @@ const KEYS: u64 = 300;
 /// One step: the key, its rules, the verb, the time after the step before, and the time after its
 /// caller read the clock.
 #[derive(Clone, Debug)]
-struct Step {
+struct TimedRequest {
     key: u64,
     rules: usize,
     verb: Verb,
@@ -33,7 +33,8 @@ impl Model {
     fn decide(
         &mut self,
         key: u64,
-        (rules, verb): (&Arc<RuleSet>, &Verb),
+        rules: &Arc<RuleSet>,
+        verb: &Verb,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         let mut states = match self.0.get(&key) {
@@ -106,7 +107,7 @@ fn verbs() -> impl Strategy<Value = Verb> {
 
 /// Returns walks whose callers are late by up to `late_max_us`, and in which a key mostly stays with
 /// its rules, and now and then is decided under others.
-fn walks(late_max_us: u64) -> impl Strategy<Value = Vec<Step>> {
+fn walks(late_max_us: u64) -> impl Strategy<Value = Vec<TimedRequest>> {
     let sets = rule_sets().len();
     let step = (0..KEYS, prop_oneof![9 => Just(None), 1 => (0..sets).prop_map(Some)], verbs());
     let step = (step, prop_oneof![3 => Just(0), 3 => 0_u64..2_000, 1 => 0_u64..200_000]);
@@ -114,14 +115,14 @@ fn walks(late_max_us: u64) -> impl Strategy<Value = Vec<Step>> {
     let step = (step, late).prop_map(move |(((key, other, verb), after_us), late_us)| {
         let own = usize::try_from(key).expect("below KEYS") % sets;
         let other = other.filter(|other| !starts_below_full(own) && !starts_below_full(*other));
-        Step { key, rules: other.unwrap_or(own), verb, after_us, late_us }
+        TimedRequest { key, rules: other.unwrap_or(own), verb, after_us, late_us }
     });
     proptest::collection::vec(step, 1..2_000)
 }
 
 /// Passes the instants at which callers read the clock to the store, and to the model as if none had
 /// been overtaken.
-fn answers_as_the_model(store: &MemoryStore, walk: &[Step]) -> Result<(), TestCaseError> {
+fn answers_as_the_model(store: &MemoryStore, walk: &[TimedRequest]) -> Result<(), TestCaseError> {
     let (sets, mut model) = (rule_sets(), Model::default());
     let (mut now, mut latest) = (2_000_000, 0);
     for step in walk {
@@ -130,7 +131,7 @@ fn answers_as_the_model(store: &MemoryStore, walk: &[Step]) -> Result<(), TestCa
         latest = latest.max(read);
         let rules = &sets[step.rules];
         let at = Moment::new(Micros::new(latest));
-        let expected = model.decide(step.key, (rules, &step.verb), &at);
+        let expected = model.decide(step.key, rules, &step.verb, &at);
         let at = Moment::new(Micros::new(read));
         let got = store.decide_hashed(store.hash_of(&step.key), rules, &step.verb, &at);
         prop_assert_eq!(got, expected, "at {}: {:?}", read, step);

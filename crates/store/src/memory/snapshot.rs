@@ -149,7 +149,9 @@ impl MemoryStore {
         for shard in &store.shards {
             let mut shard = shard.0.lock();
             shard.set_latest(latest);
-            while let Some(Record { rules, tag, states }) = source.record(&ours, &mut theirs)? {
+            while let Some(SnapshotKey { rules, tag, states }) =
+                source.record(&ours, &mut theirs)?
+            {
                 let Some(Ours { quota, rules }) = rules else {
                     restored.other_rules += 1;
                     continue;
@@ -255,7 +257,7 @@ struct Ours<'a> {
 }
 
 /// A key as it is in the file.
-struct Record<'a, 's> {
+struct SnapshotKey<'a, 's> {
     /// The rules that wrote the states, if they are ours.
     rules: Option<Ours<'a>>,
     tag: u64,
@@ -335,7 +337,7 @@ impl SnapshotReader {
         &mut self,
         ours: &HashMap<u128, Ours<'a>>,
         theirs: &mut Vec<Option<Ours<'a>>>,
-    ) -> Result<Option<Record<'a, '_>>, SnapshotError> {
+    ) -> Result<Option<SnapshotKey<'a, '_>>, SnapshotError> {
         let number = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
         let Some(place) = number.checked_sub(1) else { return Ok(None) };
         if place == theirs.len() && place < RULE_SETS_MAX {
@@ -348,7 +350,7 @@ impl SnapshotReader {
         self.states.resize(length.ok_or(SnapshotError::Torn("state too long"))?, 0);
         self.from.read_exact(&mut self.states).map_err(torn)?;
         self.crc.update(&self.states);
-        Ok(Some(Record { rules, tag, states: &self.states }))
+        Ok(Some(SnapshotKey { rules, tag, states: &self.states }))
     }
 
     fn end(self) -> Result<(), SnapshotError> {
@@ -400,6 +402,6 @@ fn beside(path: &Path) -> PathBuf {
 
 /// Returns a hash of the whole rules: their names, algorithms, parameters and units, and their `carry`.
 fn fingerprint(rules: &RuleSet) -> u128 {
-    let said = format!("{rules:?}");
-    SipHasher13::new().hash(said.as_bytes()).as_u128()
+    let text = format!("{rules:?}");
+    SipHasher13::new().hash(text.as_bytes()).as_u128()
 }

@@ -165,7 +165,9 @@ fn what_is_expected_is_decided_as_if_it_was_not() {
     let names: Vec<_> = (0..1_000).map(|key| key.to_string()).collect();
     for expected in [0, 1, EXPECTED_TOGETHER_MAX, EXPECTED_TOGETHER_MAX + 1, names.len()] {
         let before = store.len();
-        store.prefetch(names[..expected].iter().map(|key| ("p", key.as_bytes())));
+        store.prefetch(
+            names[..expected].iter().map(|key| PolicyKey { policy: "p", key: key.as_bytes() }),
+        );
         assert_eq!(store.len(), before, "nothing is remembered");
         for key in &names[..expected] {
             let first = check(&store, &rules, key, 0);

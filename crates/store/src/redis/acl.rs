@@ -1,6 +1,7 @@
 //! The least that a Redis user must be allowed for this client to work.
 
 use super::address::Topology;
+use super::announcements::CALLS_CHANNEL;
 use super::config::RedisConfig;
 use super::publish::POLICIES_CHANNEL;
 
@@ -17,9 +18,9 @@ const KEYS: &str = "~sg:*";
 const PUBLISHING: &[&str] =
     &["hget", "hset", "hdel", "hlen", "unlink", "rename", "pexpire", "persist", "publish"];
 
-/// The commands for reading policies, and `ECHO`, by which phpredis checks that a persistent connection is
-/// alive.
-const READING: &[&str] = &["hget", "hgetall", "hscan", "hlen", "unsubscribe", "echo"];
+/// The commands for reading policies; `PUBLISH`, by which a program calls requests that wait for a permit elsewhere; and
+/// `ECHO`, by which phpredis checks that a persistent connection is alive.
+const READING: &[&str] = &["hget", "hgetall", "hscan", "hlen", "publish", "unsubscribe", "echo"];
 
 /// Returns the line of an ACL file (Redis 6.2 or later, Valkey) for the user that `config` logs in as: the
 /// commands that the client and its scripts use, on its own keys and its own channel, and nothing else.
@@ -48,7 +49,8 @@ fn of_data(config: &RedisConfig, user: &str, policies: &[&'static str]) -> Strin
     if config.database != 0 {
         commands.push("select");
     }
-    line(user, &[KEYS, "resetchannels", &format!("&{POLICIES_CHANNEL}")], &commands)
+    let (policies, calls) = (format!("&{POLICIES_CHANNEL}"), format!("&{CALLS_CHANNEL}"));
+    line(user, &[KEYS, "resetchannels", &policies, &calls], &commands)
 }
 
 /// Returns the ACL line for the Sentinels, which have users of their own; `None` without Sentinels.
@@ -76,15 +78,15 @@ mod tests {
         let config: RedisConfig = "redis://app:hunter2@h/3".parse().expect("a good URL");
         assert_eq!(
             acl(&config),
-            "user app reset on >PASSWORD ~sg:* resetchannels &sg:policies -@all +evalsha \
+            "user app reset on >PASSWORD ~sg:* resetchannels &sg:policies &sg:calls -@all +evalsha \
              +script|load +get +set +del +time +ping +hmget +subscribe +hget +hset +hdel +hlen \
              +unlink +rename +pexpire +persist +publish +select"
         );
         assert_eq!(
             program_acl(&config),
-            "user sluicegate-program reset on >PASSWORD ~sg:* resetchannels &sg:policies -@all \
+            "user sluicegate-program reset on >PASSWORD ~sg:* resetchannels &sg:policies &sg:calls -@all \
              +evalsha +script|load +get +set +del +time +ping +hmget +subscribe +hget +hgetall \
-             +hscan +hlen +unsubscribe +echo +select"
+             +hscan +hlen +publish +unsubscribe +echo +select"
         );
         assert_eq!(sentinel_acl(&config), None);
         let config: RedisConfig = "redis+cluster://h".parse().expect("a good URL");

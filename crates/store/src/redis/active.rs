@@ -17,7 +17,7 @@ use redis::{RedisResult, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::batch::{self, Call, Packet, REPEATS_MAX};
+use super::batch::{self, Packet, QueuedCall, REPEATS_MAX};
 use super::connection::{Connection, FLIGHTS_MAX};
 use super::error::{ConnectError, ServerErrorReply};
 use super::late::Late;
@@ -33,14 +33,14 @@ pub(super) struct ActiveConnection<'a> {
     setup: &'a ConnectionSetup,
     load: &'a Arc<Load>,
     target: &'a mut watch::Receiver<ConnectTarget>,
-    inbox: &'a mut mpsc::Receiver<Call>,
+    inbox: &'a mut mpsc::Receiver<QueuedCall>,
     connection: Connection,
     /// Calls taken from the inbox and not yet sent, or to be sent again; by another connection if this one
     /// breaks.
-    waiting: &'a mut VecDeque<Call>,
+    waiting: &'a mut VecDeque<QueuedCall>,
     late: Late,
     flights: FuturesUnordered<InFlight>,
-    /// When each packet in flight was sent, oldest first: replies come in order.
+    /// The time at which each packet in flight was sent, oldest first: replies come in order.
     sent_at: VecDeque<Instant>,
     /// Calls in flight.
     flying: usize,
@@ -59,9 +59,18 @@ struct PacketReply {
     reply: RedisResult<Value>,
 }
 
+/// The parts of a lane that outlive a connection.
+pub(super) struct ServedLane<'a> {
+    pub(super) setup: &'a ConnectionSetup,
+    pub(super) load: &'a Arc<Load>,
+    pub(super) target: &'a mut watch::Receiver<ConnectTarget>,
+    pub(super) inbox: &'a mut mpsc::Receiver<QueuedCall>,
+    pub(super) waiting: &'a mut VecDeque<QueuedCall>,
+}
+
 /// The receivers of a reply.
 enum PacketContent {
-    Calls(Vec<Call>),
+    Calls(Vec<QueuedCall>),
     Reload,
     Ping,
 }
@@ -76,12 +85,8 @@ impl PacketContent {
 }
 
 impl<'a> ActiveConnection<'a> {
-    pub(super) fn new(
-        (setup, load): (&'a ConnectionSetup, &'a Arc<Load>),
-        target: &'a mut watch::Receiver<ConnectTarget>,
-        (inbox, waiting): (&'a mut mpsc::Receiver<Call>, &'a mut VecDeque<Call>),
-        connection: Connection,
-    ) -> Self {
+    pub(super) fn new(lane: ServedLane<'a>, connection: Connection) -> Self {
+        let ServedLane { setup, load, target, inbox, waiting } = lane;
         Self {
             setup,
             load,
@@ -151,7 +156,7 @@ impl<'a> ActiveConnection<'a> {
     fn send(&mut self) {
         for request in self.late.take() {
             self.setup.counters.late_grants.add_one();
-            self.waiting.push_front(Call::for_nobody(request, self.load.enter_anyway()));
+            self.waiting.push_front(QueuedCall::for_nobody(request, self.load.enter_anyway()));
         }
         while self.waiting.len() < WAITING_MAX
             && let Ok(call) = self.inbox.try_recv()
@@ -220,7 +225,7 @@ impl<'a> ActiveConnection<'a> {
     }
 
     /// The script was not there, so `calls` were not executed: they go again once it is loaded.
-    fn repeat_behind_reload(&mut self, calls: Vec<Call>, reply: &Value) {
+    fn repeat_behind_reload(&mut self, calls: Vec<QueuedCall>, reply: &Value) {
         let script = calls.first().map_or(self.setup.script, |call| call.script(self.setup.script));
         let (again, tired): (Vec<_>, Vec<_>) =
             calls.into_iter().partition(|call| call.repeats < REPEATS_MAX);
@@ -281,5 +286,24 @@ fn refusal(reply: &Value) -> Option<ServerErrorReply> {
             values.iter().filter_map(refusal).find(ServerErrorReply::means_wrong_server)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::{RequestKind, ServerRequest};
+    use super::*;
+
+    #[test]
+    fn each_call_of_a_packet_is_in_flight_and_no_command_of_the_connection_is() {
+        let load = Arc::new(Load::new(Duration::from_secs(1)));
+        let call = || {
+            let request = ServerRequest::from(RequestKind::Plain(redis::cmd("GET")));
+            QueuedCall::for_nobody(request, load.enter_anyway())
+        };
+        for count in [0, 1, 16] {
+            assert_eq!(PacketContent::Calls((0..count).map(|_| call()).collect()).calls(), count);
+        }
+        assert_eq!(PacketContent::Reload.calls() + PacketContent::Ping.calls(), 0);
     }
 }

@@ -8,6 +8,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// The longest pause: a server that comes back is noticed well within a second.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
+/// The age from which a connection counts as good: the next pause is the shortest again.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
+
 /// The pauses between attempts that fail. Attempts never end.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
@@ -27,6 +30,13 @@ impl Backoff {
     pub(super) fn reset(&mut self) {
         self.failures = 0;
     }
+
+    /// Notes that a connection was lost that had been there for `age`.
+    pub(super) fn record_loss(&mut self, age: Duration) {
+        if age >= SETTLED_AFTER {
+            self.reset();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -43,6 +53,15 @@ mod tests {
         }
         assert!(backoff.pause() >= PAUSE_MAX / 2);
         backoff.reset();
+        assert!(backoff.pause() <= PAUSE_MIN);
+    }
+
+    #[test]
+    fn a_connection_counts_as_good_once_it_has_lasted() {
+        let mut backoff = Backoff { failures: 16 };
+        backoff.record_loss(SETTLED_AFTER - Duration::from_nanos(1));
+        assert!(backoff.pause() > PAUSE_MIN, "it may be lost again at once");
+        backoff.record_loss(SETTLED_AFTER);
         assert!(backoff.pause() <= PAUSE_MIN);
     }
 

@@ -30,7 +30,7 @@ pub(super) const REPEATS_MAX: u32 = 3;
 
 /// A request, and the receiver of its reply.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct QueuedCall {
     pub(super) request: ServerRequest,
     /// `None`: no caller waits for it.
     pub(super) reply: Option<ReplyTo>,
@@ -105,8 +105,8 @@ impl Stage {
 /// Takes the calls of one packet from the front of `waiting`: up to `joined_max` decisions that together
 /// cost the server [`JOINED_US_MAX`] at most, or one request of another kind. Calls whose callers gave up
 /// are left out; if none remains, the list is empty.
-pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call> {
-    let (mut calls, mut joined_us): (Vec<Call>, _) = (Vec::new(), 0);
+pub(super) fn take(waiting: &mut VecDeque<QueuedCall>, joined_max: usize) -> Vec<QueuedCall> {
+    let (mut calls, mut joined_us): (Vec<QueuedCall>, _) = (Vec::new(), 0);
     while calls.len() < joined_max {
         let Some(next) = waiting.front() else { break };
         let joinable = next.request.is_joinable();
@@ -131,13 +131,19 @@ pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call>
 }
 
 /// Returns the packet for `calls`, which [`take`] has taken.
-pub(super) fn pack(script: &LuaScript, calls: &[Call]) -> Packet {
+pub(super) fn pack(script: &LuaScript, calls: &[QueuedCall]) -> Packet {
     let command = match calls {
-        [Call { request: ServerRequest { what: RequestKind::Plain(command), .. }, .. }]
-        | [Call { request: ServerRequest { what: RequestKind::Other(_, command), .. }, .. }] => {
-            command.clone()
-        }
-        [Call { request: ServerRequest { what: RequestKind::InDebt(ask, noted), .. }, .. }] => {
+        [QueuedCall { request: ServerRequest { what: RequestKind::Plain(command), .. }, .. }]
+        | [
+            QueuedCall {
+                request: ServerRequest { what: RequestKind::Other(_, command), .. }, ..
+            },
+        ] => command.clone(),
+        [
+            QueuedCall {
+                request: ServerRequest { what: RequestKind::InDebt(ask, noted), .. }, ..
+            },
+        ] => {
             let ScriptArgs { key, args: [rules, question] } = ask;
             let mut command = redis::cmd("EVALSHA");
             command
@@ -161,7 +167,7 @@ pub(super) fn pack(script: &LuaScript, calls: &[Call]) -> Packet {
 
 /// Hands the values of `reply` to `calls`, each its own. Values without a waiting caller are noted in
 /// `late`.
-pub(super) fn deliver(mut calls: Vec<Call>, reply: Value, late: &mut Late) {
+pub(super) fn deliver(mut calls: Vec<QueuedCall>, reply: Value, late: &mut Late) {
     if calls.len() == 1 {
         let call = calls.pop().expect("there is one");
         return call.answer(reply, late);
@@ -183,13 +189,13 @@ pub(super) fn deliver(mut calls: Vec<Call>, reply: Value, late: &mut Late) {
 }
 
 /// Sends the same error to all of `calls`.
-pub(super) fn fail(calls: impl IntoIterator<Item = Call>, error: &RedisError) {
+pub(super) fn fail(calls: impl IntoIterator<Item = QueuedCall>, error: &RedisError) {
     for call in calls {
         call.finish(Err(error.clone()));
     }
 }
 
-impl Call {
+impl QueuedCall {
     /// Returns the script that it calls; decisions call `ours`.
     pub(super) fn script(&self, ours: LuaScript) -> LuaScript {
         match self.request.what {
@@ -218,7 +224,7 @@ impl Call {
 }
 
 /// Returns one script call for all of `calls`.
-fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
+fn evalsha(script: &LuaScript, calls: &[QueuedCall]) -> Cmd {
     let asks = || {
         calls.iter().filter_map(|call| match &call.request.what {
             RequestKind::Script(ask) => Some(ask),
@@ -255,14 +261,16 @@ mod tests {
         ServerRequest::script(ScriptArgs { key: key.into(), args: ["r".into(), "a".into()] })
     }
 
-    fn calls(requests: impl IntoIterator<Item = ServerRequest>) -> (VecDeque<Call>, Vec<Answer>) {
+    fn calls(
+        requests: impl IntoIterator<Item = ServerRequest>,
+    ) -> (VecDeque<QueuedCall>, Vec<Answer>) {
         let load = Arc::new(Load::new(std::time::Duration::from_secs(1)));
         let pair = |request| {
             let (reply, answer) = oneshot::channel();
             let ticket = load.enter().expect("there is room for a few");
             let stage = Arc::new(Stage::default());
             let reply = Some(ReplyTo::One(reply));
-            (Call { request, reply, stage, repeats: 0, _ticket: ticket }, answer)
+            (QueuedCall { request, reply, stage, repeats: 0, _ticket: ticket }, answer)
         };
         requests.into_iter().map(pair).unzip()
     }

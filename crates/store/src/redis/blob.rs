@@ -16,9 +16,9 @@ use sha2::{Digest, Sha256};
 use sluicegate_kernel::limits::UNITS_MAX;
 use sluicegate_kernel::{Carry, Micros, Rule, RuleSet};
 
-use super::cost;
 use super::numbers::{number, put, whole};
 use super::script::FORMAT;
+use super::server_time;
 use crate::RuleOrigin;
 
 /// The name of the only rule of a caller's limit, which is not stored.
@@ -61,7 +61,7 @@ pub struct Generation([u8; GENERATION_BYTES]);
 /// is that of the later rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// When the process that wrote them took them over, in ms since 2026 began.
+    /// The time at which the process that wrote them took them over, in ms since 2026 began.
     since_ms: u64,
     generation: Generation,
 }
@@ -258,18 +258,18 @@ impl BlobRule<'_> {
     }
 }
 
-/// Returns the highest cost of a decision by the rules of `blob` for the server, in µs; 0 if it is not a
+/// Returns the longest time of a decision by the rules of `blob` for the server, in µs; 0 if it is not a
 /// blob.
 pub(super) fn cost_us(blob: &[u8]) -> u64 {
     let Some(&[_, _, _, _, _, count, ref rules @ ..]) = blob.get(..).filter(|it| it.len() > 6)
     else {
         return 0;
     };
-    let (mut rules, mut cost_ns) = (rules, cost::CALL_NS);
+    let (mut rules, mut cost_ns) = (rules, server_time::CALL_NS);
     for _ in 0..count {
         let Some((head, rest)) = rules.split_at_checked(RULE_BYTES) else { break };
         let Some((numbers, rest)) = rest.split_at_checked(8 * usize::from(head[1])) else { break };
-        cost_ns += cost::rule_ns(head[0], |place| {
+        cost_ns += server_time::rule_ns(head[0], |place| {
             let number = numbers.as_chunks().0.get(place);
             number.map_or(0, |number| whole(f64::from_le_bytes(*number)))
         });

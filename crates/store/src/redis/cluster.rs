@@ -32,7 +32,7 @@ use super::request::{RequestKind, ScriptArgs, ServerRequest};
 use super::setup::ConnectionSetup;
 use super::slots::{self, SLOTS, SlotRange, slot_of};
 use super::standalone::Standalone;
-use super::task::Task;
+use super::task::OwnedTask;
 
 /// Most nodes that the map knows: as many as a cluster is built for.
 const NODES_MAX: usize = 1000;
@@ -60,7 +60,7 @@ const NOBODY: u16 = u16::MAX;
 pub(super) struct Cluster {
     nodes: Arc<Nodes>,
     status: watch::Receiver<ConnectionStatus>,
-    _reader: Task,
+    _reader: OwnedTask,
 }
 
 /// The nodes, and the owners of slots.
@@ -101,7 +101,7 @@ impl Cluster {
         let map = ArcSwap::from_pointee(SlotMap::new(Vec::new()));
         let nodes = Arc::new(Nodes { setup, seeds, connections, map });
         let (sender, status) = watch::channel(ConnectionStatus::Connecting);
-        let reader = Task::start(Arc::clone(&nodes).read_for_ever(sender));
+        let reader = OwnedTask::start(Arc::clone(&nodes).read_for_ever(sender));
         Self { nodes, status, _reader: reader }
     }
 
@@ -373,7 +373,46 @@ impl Redirect {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Notify;
+
+    use super::super::dialer::Dialer;
+    use super::super::stats::Counters;
+    use super::super::{LuaScript, RedisConfig};
     use super::*;
+
+    /// Returns a map of so many nodes, to which nobody connects.
+    fn nodes(count: usize) -> Nodes {
+        let config: RedisConfig = "redis+cluster://h".parse().expect("a good URL");
+        let setup = ConnectionSetup {
+            dialer: Dialer::for_data(&config).expect("no file is read"),
+            script: LuaScript { text: "return 1", sha1: "abc" },
+            joined_max: 1,
+            master_only: false,
+            suspicion: Arc::new(Notify::new()),
+            reconnected: Arc::new(Notify::new()),
+            deadline: config.deadline,
+            silence_max: ConnectionSetup::silence_max(config.deadline),
+            counters: Arc::new(Counters::default()),
+        };
+        let map = ArcSwap::from_pointee(SlotMap::new(Vec::new()));
+        let nodes = Nodes { setup, seeds: Vec::new(), connections: 0, map };
+        let known = (0..count).map(|place| Arc::new(nodes.start_node(&at(place))));
+        nodes.map.store(Arc::new(SlotMap::new(known.collect())));
+        nodes
+    }
+
+    fn at(place: usize) -> Address {
+        Address::Tcp(format!("node-{place}").into(), 7000)
+    }
+
+    #[test]
+    fn a_map_has_as_many_nodes_as_a_cluster_is_built_for_and_no_more() {
+        let nodes = nodes(NODES_MAX - 1);
+        assert!(nodes.node(&at(NODES_MAX - 1)).is_some());
+        assert!(nodes.node(&at(NODES_MAX)).is_none());
+        assert!(nodes.node(&at(0)).is_some());
+        assert_eq!(nodes.map.load().nodes.len(), NODES_MAX);
+    }
 
     fn read(code: &str, message: &str) -> Option<Redirect> {
         Redirect::read(&ServerErrorReply::new(code, message), &Address::Tcp("here".into(), 1))

@@ -8,7 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use sluicegate_kernel::limits::{COST_MAX, RULES_MAX, SPAN_MAX_US, UNITS_MAX};
 use sluicegate_kernel::{
-    Decision, Micros, Moment, Outcome, Retry, RuleSet, States, Unsupported, Verb, Verdict, Window,
+    Called, Decision, Micros, Moment, Outcome, PermitId, ProcessId, Retry, RuleSet, States,
+    Unsupported, Verb, Verdict, Window,
 };
 
 use super::blob::refunds_exactly;
@@ -31,6 +32,10 @@ const DEBIT: u8 = 11;
 const RAISE: u8 = 13;
 const IN_DEBT: u8 = 12;
 
+/// The verbs that acquire a permit or wait for it, and that wait no more.
+const WAIT: u8 = 14;
+const LEAVE: u8 = 15;
+
 /// The least time that a window must still last for a refund of a late grant: a server that stood still
 /// executes a refund when it goes on, and permits of a shorter window are soon there again.
 const UNDONE_MIN: Micros = Micros::from_secs(60);
@@ -43,6 +48,9 @@ const VERDICT_BYTES: usize = 27;
 
 /// Length of the remaining permits of a rule, in bytes.
 const REMAINING_BYTES: usize = 7;
+
+/// Length of a waiting request that is called, in bytes: the permit and the process.
+const CALLED_BYTES: usize = 24;
 
 /// Returns the Redis key of the state of `key` under `policy`: 27 characters, of which the braces keep all
 /// keys that belong to it in one slot. Any bytes are spread evenly, and none of them can be read back.
@@ -133,6 +141,8 @@ impl ScriptRequest<'_> {
             Verb::Acquire { cost, .. } => (7, cost.get()),
             Verb::Release { .. } => (8, 1),
             Verb::Renew { .. } => (9, 1),
+            Verb::Wait { cost, .. } => (WAIT, cost.get()),
+            Verb::Leave { .. } => (LEAVE, 1),
         };
         let mut bytes = vec![code, self.clock as u8];
         put(&mut bytes, cost, 4);
@@ -142,6 +152,10 @@ impl ScriptRequest<'_> {
             }
             Verb::Acquire { permit, .. } | Verb::Release { permit } | Verb::Renew { permit } => {
                 bytes.extend(permit.0.to_be_bytes());
+            }
+            Verb::Wait { permit, process, .. } | Verb::Leave { permit, process } => {
+                bytes.extend(permit.0.to_be_bytes());
+                bytes.extend(process.0.to_be_bytes());
             }
             _ => {}
         }
@@ -203,18 +217,18 @@ pub(super) fn put_rest(
     }
 }
 
-/// Returns the refund of the permits that `reply` granted to the request `asked` under `rules`. `None` if it
+/// Returns the refund of the permits that `reply` granted to `request` under `rules`. `None` if it
 /// granted none, or if a refund could let more than the limit pass: it may be executed late, when the permits
 /// are there again in any case. So a held permit stays held: by then its caller may have released it, and
 /// acquired another one of the same name.
-pub(super) fn undoing(rules: &[u8], asked: &[u8], reply: &[u8]) -> Option<Vec<u8>> {
-    let asked = match *asked {
+pub(super) fn undoing(rules: &[u8], request: &[u8], reply: &[u8]) -> Option<Vec<u8>> {
+    let request = match *request {
         [IN_DEBT, low, high, ref rest @ ..] => {
             rest.get(usize::from(u16::from_le_bytes([low, high]))..)?
         }
-        _ => asked,
+        _ => request,
     };
-    let (&[verb, clock, ..], rest) = asked.split_first_chunk::<6>()?;
+    let (&[verb, clock, ..], rest) = request.split_first_chunk::<6>()?;
     let (&[allowed, _rule, ref granted @ ..], numbers) = reply.split_first_chunk::<6>()?;
     let reset_after = Micros::new(number(numbers.get(14..21)?));
     let lasts = reset_after > UNDONE_MIN && refunds_exactly(rules);
@@ -238,16 +252,18 @@ pub(super) fn windows_at(rules: &RuleSet, at: &Moment<'_>) -> Vec<Window> {
     windows.collect()
 }
 
-/// Splits a reply to [`ScriptRequest::encode_in_debt`] for so many rules into the decision and the permits
-/// that were charged of the debt. `None` if it is another reply.
-pub(super) fn split_charged(reply: &[u8], rules: usize) -> Option<(&[u8], Permits)> {
-    let (verdict, charged) = reply.split_at_checked(verdict_bytes(rules))?;
-    let is_verdict = verdict[0] <= 1 && charged.len() == 4 * rules && rules <= RULES_MAX;
+/// Splits a reply to [`ScriptRequest::encode_in_debt`] for so many rules into the decision, with the waiting requests that
+/// it calls, and the permits that were charged of the debt. `None` if it is another reply.
+pub(super) fn split_charged(reply: &[u8], rules: usize) -> Option<(Vec<u8>, Permits)> {
+    let (verdict, rest) = reply.split_at_checked(verdict_bytes(rules))?;
+    let (charged, called) = rest.split_at_checked(4 * rules)?;
+    let is_verdict =
+        verdict[0] <= 1 && called.len().is_multiple_of(CALLED_BYTES) && rules <= RULES_MAX;
     let mut permits = Permits::default();
     for (permits, charged) in permits.iter_mut().zip(charged.chunks_exact(4)) {
         *permits = number(charged);
     }
-    is_verdict.then_some((verdict, permits))
+    is_verdict.then(|| ([verdict, called].concat(), permits))
 }
 
 /// Returns the length of a reply that is a decision by so many rules, in bytes.
@@ -310,6 +326,26 @@ impl ScriptReply {
     }
 }
 
+/// Reads waiting requests that are called. `None` if `bytes` are not such a list.
+pub(super) fn read_called(bytes: &[u8]) -> Option<Vec<Called>> {
+    let (called, []) = bytes.as_chunks::<CALLED_BYTES>() else { return None };
+    let called = called.iter().filter_map(|called| {
+        let (permit, process) = called.split_first_chunk()?;
+        let process = ProcessId(u64::from_be_bytes(*process.first_chunk()?));
+        Some(Called { permit: PermitId(u128::from_be_bytes(*permit)), process })
+    });
+    Some(called.collect())
+}
+
+/// Returns the form of waiting requests that are called.
+pub(super) fn called_bytes(called: &[Called]) -> Vec<u8> {
+    let one = |called: &Called| {
+        let (permit, process) = (called.permit.0.to_be_bytes(), called.process.0.to_be_bytes());
+        permit.into_iter().chain(process)
+    };
+    called.iter().flat_map(one).collect()
+}
+
 fn answer(
     allowed: bool,
     rule: usize,
@@ -320,11 +356,11 @@ fn answer(
     let (granted, numbers) = numbers.split_at_checked(4)?;
     let (span, numbers) = numbers.split_at_checked(7)?;
     let (remaining, numbers) = numbers.split_at_checked(7)?;
-    let (reset_after, left) = numbers.split_at_checked(7)?;
+    let (reset_after, rest) = numbers.split_at_checked(7)?;
     let several = limits.len() > 1;
-    if left.len() != if several { REMAINING_BYTES * limits.len() } else { 0 } {
-        return None;
-    }
+    let (left, called) =
+        rest.split_at_checked(if several { REMAINING_BYTES * limits.len() } else { 0 })?;
+    let called = read_called(called)?;
     // Of one rule, the decision has what is left.
     let left = if several { left } else { remaining };
     let left = left.chunks_exact(REMAINING_BYTES).map(signed);
@@ -337,7 +373,7 @@ fn answer(
     let remaining = u64::try_from(signed(remaining)).unwrap_or(0);
     let reset_after = Micros::new(number(reset_after));
     let verdict = Verdict { decision: Decision { outcome, limit, remaining, reset_after }, rule };
-    Some(StoreAnswer { verdict, in_use: in_use.enumerate().collect() })
+    Some(StoreAnswer { verdict, in_use: in_use.enumerate().collect(), called })
 }
 
 /// Returns the stored value of `states` under `rules` from `origin`; `None` if there is no key then. It is the

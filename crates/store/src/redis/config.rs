@@ -195,3 +195,17 @@ where
         max: bound(*range.end()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_takes_the_place_of_the_one_in_the_url() {
+        let config: RedisConfig = "redis://h?deadline_ms=5".parse().expect("a good URL");
+        let minute = Duration::from_secs(60);
+        let patient = config.clone().with_deadline(minute);
+        assert_eq!(patient.deadline(), minute);
+        assert_eq!(RedisConfig { deadline: config.deadline, ..patient }, config);
+    }
+}

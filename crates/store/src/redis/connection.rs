@@ -1,7 +1,9 @@
 //! One open connection, and the errors of its replies. It is closed when dropped.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, Value};
@@ -10,7 +12,7 @@ use tokio_rustls::rustls;
 
 use super::address::Address;
 use super::error::{ConnectError, ServerErrorReply};
-use super::task::Task;
+use super::task::OwnedTask;
 
 /// Most requests handed to one connection and not yet answered: enough to fill a fast link, few
 /// enough that the last of them still has a chance to meet its deadline.
@@ -21,7 +23,7 @@ pub(super) struct Connection {
     pub(super) commands: MultiplexedConnection,
     pub(super) address: Address,
     /// Reads and writes the stream; ends when the stream does.
-    pub(super) driver: Task,
+    pub(super) driver: OwnedTask,
 }
 
 impl Connection {
@@ -73,11 +75,10 @@ pub(super) fn login_error(address: &Address, error: &redis::RedisError) -> Conne
             address: address.clone(),
             reason: error.detail().unwrap_or("wrong user or password").into(),
         },
-        ErrorKind::Io => match std::error::Error::source(error)
-            .and_then(|source| source.downcast_ref::<io::Error>())
-        {
-            Some(source) => io_error(address, source),
-            None => ConnectError::Broken { address: address.clone() },
+        ErrorKind::Io => match io_source(error) {
+            // redis-rs reports a stream that has ended as a broken pipe.
+            Some(source) if source.kind() != io::ErrorKind::BrokenPipe => io_error(address, source),
+            _ => ConnectError::Broken { address: address.clone() },
         },
         _ => match error.code() {
             Some(code) => {
@@ -90,6 +91,13 @@ pub(super) fn login_error(address: &Address, error: &redis::RedisError) -> Conne
     }
 }
 
+/// Returns the error of the stream in an error of redis-rs, whose source is an `Arc` of it.
+fn io_source(error: &redis::RedisError) -> Option<&io::Error> {
+    let source = error.source()?;
+    let shared = source.downcast_ref::<Arc<dyn Error + Send + Sync>>().map(|shared| &**shared);
+    shared.and_then(|source| source.downcast_ref())
+}
+
 /// Returns the error of a stream that failed.
 pub(super) fn io_error(address: &Address, error: &io::Error) -> ConnectError {
     let address = address.clone();
@@ -98,4 +106,28 @@ pub(super) fn io_error(address: &Address, error: &io::Error) -> ConnectError {
         return ConnectError::Tls { address, reason: tls::handshake_problem(error).into() };
     }
     ConnectError::Io { address, kind: error.kind(), reason: error.to_string().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here() -> Address {
+        Address::Tcp("here".into(), 1)
+    }
+
+    #[test]
+    fn a_stream_that_fails_in_the_login_says_why_and_is_not_a_foreign_server() {
+        let error_of = |error: io::Error| login_error(&here(), &error.into());
+        let (kind, reason) = (io::ErrorKind::ConnectionReset, "connection reset".into());
+        assert_eq!(error_of(kind.into()), ConnectError::Io { address: here(), kind, reason });
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired);
+        let reason = alert.to_string().into();
+        let alert = io::Error::new(io::ErrorKind::InvalidData, alert);
+        assert_eq!(error_of(alert), ConnectError::Tls { address: here(), reason });
+        let broken = ConnectError::Broken { address: here() };
+        assert_eq!(error_of(io::ErrorKind::BrokenPipe.into()), broken);
+        let without_source = redis::RedisError::from((ErrorKind::Io, "closed"));
+        assert_eq!(login_error(&here(), &without_source), broken);
+    }
 }

@@ -26,7 +26,7 @@ use super::config_error::RedisConfigError;
 use super::connection::{Connection, FLIGHTS_MAX, io_error, login_error};
 use super::error::{ConnectError, ServerErrorReply};
 use super::kind::{self, ServerKind};
-use super::task::Task;
+use super::task::OwnedTask;
 
 /// The longest probe of a server that did not finish a handshake: whether it expects one with TLS, or
 /// without.
@@ -107,7 +107,7 @@ impl Dialer {
         let greeting = async {
             let login = MultiplexedConnection::new_with_config(&self.login, stream, settings);
             let (commands, driver) = login.await.map_err(|error| login_error(address, &error))?;
-            let driver = Task::start(driver);
+            let driver = OwnedTask::start(driver);
             let mut connection = Connection { commands, address: address.clone(), driver };
             self.kind.check(&mut connection, self.tls.is_some()).await?;
             Ok(connection)

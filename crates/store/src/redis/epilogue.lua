@@ -22,8 +22,8 @@
 -- |              | `now`: the text that comes before        |                                              |
 -- |              | `more`: true if the rule is the only one |                                              |
 -- | `check`      | `state` or nil, `cost`                   | passes: the wait in µs, 0 for none           |
--- |              | `more`: the longest wait in µs, or nil   | refused: nil, and the µs until a retry, or   |
--- |              |                                          | NEVER                                        |
+-- |              | `more`: the longest wait in µs, or nil;  | refused: nil, and the µs until a retry, or   |
+-- |              | of permits, the id or nil                | NEVER                                        |
 -- | `charge`     | `state` or nil, `cost`                   | the new state; of some twins also the        |
 -- |              | `more`: of `acquire`, the permit's id    | results of `status` after it                 |
 -- | `first_seen` | (`state` is nil)                         | the state of a key whose first request is    |
@@ -40,6 +40,12 @@
 -- | `leases`     | (no `now`)                               | LEASED_FLOWS, LEASED_IN_STEPS, or nothing if |
 -- |              |                                          | permits of the rule cannot be leased         |
 -- | `forget`     | `state`                                  | (what does not count any more is forgotten)  |
+-- | `enqueue`    | `state` or nil, `cost`                   | the state in which the request has a ticket; |
+-- |              | `more`: a permit's id and a process      | nil if the queue is full                     |
+-- | `leave`      | `state`                                  | 0, and the new state; nil if there is no     |
+-- |              | `more`: a permit's id and a process      | ticket of that process                       |
+-- | `called`     | `state`                                  | permit and process of each of the first      |
+-- |              |                                          | requests in the queue that would pass now    |
 -- | `holds`      | `state`, `more`: a permit's id           | whether the permit is held                   |
 -- | `release`,   | `state`, `more`: a permit's id           | the permit's cost, and the new state; nil if |
 -- | `renew`      |                                          | the permit is not held                       |
@@ -77,8 +83,8 @@ for place = 1, #args / 2 do
   -- The text to store (nil: none), the µs until every budget is full, whether a full budget is a new key, the clock
   -- (nil: the server's), and the µs by which the state is ahead of it.
   local packed, full_after, full_is_fresh, clock, ahead
-  -- The charge of a debt, if it must be noted.
-  local charged_now
+  -- Waiting requests that would pass now (nil: none), and the charge of a debt, if it must be noted.
+  local called, charged_now
 
   if not goes_on then first, value, state, touched = place, try('GET', key), nil, nil end
 
@@ -153,14 +159,15 @@ for place = 1, #args / 2 do
     end
     local decided
     if #args ~= #keys then
-      decided, reply, packed, full_after, full_is_fresh, clock, ahead = pcall(decide_any, value, text, ask)
+      decided, reply, packed, full_after, full_is_fresh, clock, ahead, called = pcall(decide_any, value, text, ask)
     else
       -- Two keys and one pair of arguments: a debt comes before the request, and the second key notes it.
-      decided, reply, packed, full_after, full_is_fresh, clock, ahead, charged_now =
+      decided, reply, packed, full_after, full_is_fresh, clock, ahead, called, charged_now =
         pcall(make('after_debt'), decide_any, keys[2], value, text, ask)
     end
     -- A state that another program has changed may fail in any way. Only its key gets the error.
-    if not decided then reply, packed = '\4state', nil end
+    if not decided then reply, packed, called = '\4state', nil, nil end
+    if called then reply = reply .. called end
   end
 
   -- Store a change until every budget is full: then the state says no more than a missing key.

@@ -64,19 +64,23 @@ local function recall(rules, twins, value, pos)
 end
 
 -- Reads a request for these rules. Returns the verb, the clock, the cost, the time, RULES or LOST and its place in
--- `ask`, whether a rule hands out permits, and the arguments of some verbs: the longest wait, a permit's id, debts, a
--- holder's message; nil if `ask` is malformed. Sets the window of each calendar.
+-- `ask`, whether a rule hands out permits, and the arguments of some verbs: the longest wait, a permit's id, the process
+-- that waits for it, debts, a holder's message; nil if `ask` is malformed. Sets the window of each calendar.
 local function read_ask(ask, rules, flags)
   if #ask < 6 then return nil end
   local verb, clock, cost = struct.unpack('<BBI4', ask)
-  if verb < CHECK or verb > DEBIT and verb ~= RAISE or clock > CLIENT
+  if verb < CHECK or verb > DEBIT and verb ~= RAISE and verb ~= WAIT and verb ~= LEAVE or clock > CLIENT
     or verb ~= LEASE and (cost < 1 or cost > COST_MAX) or verb == LEASE and clock == CLIENT then
     return nil
   end
 
-  -- Arguments of some verbs: one amount a rule for debits, a wait for `reserve`, an id for the verbs of permits.
-  local pos, max_wait, permit, now, debts, message = 7, nil, nil, now_us, nil, nil
-  if verb == LEASE then
+  -- Arguments of some verbs: one amount a rule for debits, a wait for `reserve`, an id for the verbs of permits and the
+  -- process that waits for one.
+  local pos, max_wait, permit, waiting, now, debts, message = 7, nil, nil, nil, now_us, nil, nil
+  if verb >= WAIT then
+    if #ask < pos + 23 then return nil end
+    permit, waiting, pos = struct.unpack('<c16c8', ask, pos)
+  elseif verb == LEASE then
     message, pos = make('message')(ask, #rules)
     if not message then return nil end
   elseif verb > RENEW then
@@ -125,24 +129,24 @@ local function read_ask(ask, rules, flags)
   -- RULES or LOST, if the script has asked for the rules that wrote the state.
   local how = ask:byte(pos)
   if how and (how > LOST or how < RULES or how == LOST and #ask > pos) then return nil end
-  return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts, message
+  return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, waiting, debts, message
 end
 
 -- Decides the request `ask` by the rules of `text` on a key at which `value` is stored (false: nothing).
 -- Returns the reply; the text to store (nil: none); the µs until every budget is full, and whether a full budget is
--- a new key; the clock, and the µs by which the states are ahead of it. A request that cannot be decided has only a
--- reply.
+-- a new key; the clock, the µs by which the states are ahead of it, and the waiting requests that would pass now (nil:
+-- none). A request that cannot be decided has only a reply.
 function decide_any(value, text, ask)
   -- Read the rules and the request, and check all of both before anything is decided.
   local rules, twins, flags, carry, head, same = parse(text)
   if not rules then return '\4rules' end
-  local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts, message =
+  local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, waiting, debts, message =
     read_ask(ask, rules, flags)
   if not verb then return '\4ask' end
 
   -- Check that the rules support the verb (`supports`). The verbs of permits need a rule that hands them out; with
   -- such a rule, no other verb takes permits.
-  if verb >= ACQUIRE and verb <= RENEW and not holds_permits
+  if (verb >= ACQUIRE and verb <= RENEW or waiting) and not holds_permits
     or verb < PEEK and holds_permits then
     return '\2'
   end
@@ -223,8 +227,8 @@ function decide_any(value, text, ask)
   -- Start the verb. Some verbs ask every rule for `granted` permits below; the others are done here. `refused_by` is
   -- the place of the rule that refuses, and `retry` the µs until it may not.
   local refused_by, retry, granted = nil, 0, cost
-  local asks = verb <= PEEK or verb == ACQUIRE
-  if verb == ACQUIRE then
+  local asks = verb <= PEEK or verb == ACQUIRE or verb == WAIT
+  if verb == ACQUIRE or verb == WAIT then
     -- A permit that is held is not acquired again; the first rule under which it is held refuses.
     for place = #rules, 1, -1 do
       local state = states[place]
@@ -248,9 +252,9 @@ function decide_any(value, text, ask)
   elseif verb == RESET then
     states, touched, granted = {}, true, 0
     if out then out.version = out.version + 1 > now and out.version + 1 or now end
-  elseif verb == RELEASE or verb == RENEW then
-    local act = verb == RELEASE and 'release' or 'renew'
-    granted, refused_by = make('on_permit')(act, rules, twins, flags, states, now, permit)
+  elseif verb == RELEASE or verb == RENEW or verb == LEAVE then
+    local act = verb == RELEASE and 'release' or verb == RENEW and 'renew' or 'leave'
+    granted, refused_by = make('on_permit')(act, rules, twins, flags, states, now, permit .. (waiting or ''))
     if granted then touched = true else retry = NEVER end
   elseif debts then
     local charged = make('debit')(rules, twins, flags, states, now, debts, verb == RAISE, held)
@@ -268,7 +272,8 @@ function decide_any(value, text, ask)
         -- The request passes when enough leased permits have come back.
         after = leases('wait', out, now)
       else
-        pause, after = twin('check', rule, states[place], now, wanted, max_wait)
+        pause, after = twin('check', rule, states[place], now, wanted, permit and flags[place] % CALENDAR >= PERMITS and permit
+          or max_wait)
       end
       if not pause then
         if not refused_by or (retry ~= NEVER and (after == NEVER or after > retry)) then
@@ -279,6 +284,11 @@ function decide_any(value, text, ask)
       end
     end
   end
+
+  -- A request that waits has a ticket, unless it can never pass or a queue is full.
+  local queued = verb == WAIT and refused_by and retry ~= NEVER and not held
+    and make('enqueue')(rules, twins, flags, states, now, granted, permit .. waiting)
+  touched = touched or queued
 
   -- Charge every rule if all agreed. Nothing is charged before: a refused request must not spend one budget
   -- on its way to being refused by another. Then report the permits left under the rule that decided (if none
@@ -299,8 +309,11 @@ function decide_any(value, text, ask)
       states[place], touched = state, touched or state
     end
     if not left then left, after = twin('status', rule, state, now) end
-    if held and (asks or verb == REFUND or verb == RESET) then left = left - held[place] end
     -- Below 0 are the permits in use above the limit. No such rule has less left than another.
+    if held and (asks or verb == REFUND or verb == RESET) then
+      left = left - held[place]
+      if left < -UNITS_MAX then left = -UNITS_MAX end
+    end
     left_of[place] = left
     if place == decider or not decider and (not remaining or left < remaining and remaining > 0) then
       deciding, remaining, reset_after = place, left, after
@@ -350,8 +363,9 @@ function decide_any(value, text, ask)
     return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock, ahead
   end
   if refused_by then wait, granted = retry, 0 end
-  local reply = struct.pack('<BBI4I7i7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
+  local reply = struct.pack('<BBI4I7i7I7', refused_by and not queued and 0 or 1, deciding - 1, granted, wait, remaining,
     reset_after)
   if #rules > 1 then reply = reply .. struct.pack('<' .. ('i7'):rep(#rules), unpack(left_of)) end
-  return reply, packed, full_after, full_is_fresh, clock, ahead
+  local called = permit and make('called')(rules, twins, flags, states, now)
+  return reply, packed, full_after, full_is_fresh, clock, ahead, called
 end

@@ -11,13 +11,13 @@ use super::RedisError;
 /// The replies to the requests of one caller.
 #[derive(Debug)]
 struct Group {
-    replies: Mutex<Replies>,
+    replies: Mutex<GroupReplies>,
     /// Wakes the caller when there are new replies.
     more: Notify,
 }
 
 #[derive(Debug)]
-struct Replies {
+struct GroupReplies {
     /// The replies that the caller has not read yet, with their places.
     new: Vec<(usize, GroupReply)>,
     /// The number of missing replies.
@@ -50,7 +50,7 @@ pub(super) struct GroupPlace {
 impl GroupCaller {
     /// Returns a group of `count` requests, each with its place.
     pub(super) fn new(count: usize) -> (Self, impl Iterator<Item = GroupPlace>) {
-        let replies = Replies { new: Vec::new(), missing: count, is_closed: false };
+        let replies = GroupReplies { new: Vec::new(), missing: count, is_closed: false };
         let group = Arc::new(Group { replies: Mutex::new(replies), more: Notify::new() });
         let places = Arc::clone(&group);
         let place = move |place| GroupPlace { group: Some(Arc::clone(&places)), place };
@@ -108,7 +108,7 @@ impl Group {
     }
 
     /// Returns the replies, also after a panic elsewhere: each is stored in one step.
-    fn lock(&self) -> MutexGuard<'_, Replies> {
+    fn lock(&self) -> MutexGuard<'_, GroupReplies> {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,33 +16,29 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::active::ActiveConnection;
+use super::active::{ActiveConnection, ServedLane};
 use super::backoff::Backoff;
-use super::batch::{self, Call, ReplyTo, Stage};
+use super::batch::{self, QueuedCall, ReplyTo, Stage};
 use super::connection::Connection;
 use super::error::{CallEffect, ConnectError, RedisError};
 use super::group::{GroupCaller, GroupReply};
 use super::load::{Load, WAITING_MAX};
 use super::request::ServerRequest;
 use super::setup::{ConnectTarget, ConnectionSetup};
-use super::task::Task;
-
-/// The age from which a connection counts as good: the next pause is the shortest again.
-const SETTLED_AFTER: Duration = Duration::from_secs(1);
+use super::task::OwnedTask;
 
 /// The callers' end.
 #[derive(Debug)]
 pub(super) struct ConnectionHandle {
-    inbox: mpsc::Sender<Call>,
+    inbox: mpsc::Sender<QueuedCall>,
     status: watch::Receiver<ConnectionStatus>,
     load: Arc<Load>,
-    _worker: Task,
+    _worker: OwnedTask,
 }
 
 /// The state of the connection.
@@ -60,9 +56,9 @@ pub(super) enum ConnectionStatus {
 struct Worker {
     setup: ConnectionSetup,
     target: watch::Receiver<ConnectTarget>,
-    inbox: mpsc::Receiver<Call>,
+    inbox: mpsc::Receiver<QueuedCall>,
     /// Taken from the inbox and not sent, or to be sent again.
-    waiting: VecDeque<Call>,
+    waiting: VecDeque<QueuedCall>,
     status: watch::Sender<ConnectionStatus>,
     load: Arc<Load>,
     /// There has been a connection before.
@@ -87,7 +83,7 @@ impl ConnectionHandle {
             load: Arc::clone(&load),
             connected_before: false,
         };
-        Self { inbox, status, load, _worker: Task::start(worker.run()) }
+        Self { inbox, status, load, _worker: OwnedTask::start(worker.run()) }
     }
 
     /// Returns whether calls are served now.
@@ -124,20 +120,20 @@ impl ConnectionHandle {
         }
     }
 
-    /// Passes the reply to each of `requests` with its place to `said` as soon as it comes, or the
+    /// Passes the reply to each of `requests` with its place to `on_reply` as soon as it comes, or the
     /// reason why there is none by `deadline`. They are waited for together.
     pub(super) async fn call_each(
         &self,
         requests: impl ExactSizeIterator<Item = ServerRequest> + Send,
         deadline: Instant,
-        said: &mut (impl FnMut(usize, Result<Value, RedisError>) + Send),
+        on_reply: &mut (impl FnMut(usize, Result<Value, RedisError>) + Send),
     ) {
         let count = requests.len();
         let (group, places) = GroupCaller::new(count);
         let mut stages = Vec::with_capacity(count);
         for (place, (request, reply)) in requests.zip(places).enumerate() {
             let queued = self.enqueue(request, ReplyTo::Group(reply), deadline);
-            stages.push(queued.map_err(|error| said(place, Err(error))).ok());
+            stages.push(queued.map_err(|error| on_reply(place, Err(error))).ok());
         }
         let mut hear = |place: usize, reply| {
             let Some(stage) = stages[place].take() else { return };
@@ -148,7 +144,7 @@ impl ConnectionHandle {
                 None if stage.give_up() => Err(self.too_late(CallEffect::NotExecuted, deadline)),
                 None => Err(self.too_late(CallEffect::Unknown, deadline)),
             };
-            said(place, reply);
+            on_reply(place, reply);
         };
         let hearing = async {
             while let Some(replies) = group.next().await {
@@ -174,7 +170,7 @@ impl ConnectionHandle {
         };
         let stage = Arc::new(Stage::default());
         let (reply, taken) = (Some(reply), Arc::clone(&stage));
-        let call = Call { request, reply, stage: taken, repeats: 0, _ticket: ticket };
+        let call = QueuedCall { request, reply, stage: taken, repeats: 0, _ticket: ticket };
         match self.inbox.try_send(call) {
             Ok(()) => Ok(stage),
             Err(_) => Err(self.too_late(CallEffect::NotExecuted, deadline)),
@@ -215,12 +211,10 @@ impl Worker {
                     self.greet();
                     let since = Instant::now();
                     let Self { setup, target, inbox, waiting, load, .. } = &mut self;
-                    let calls = (inbox, waiting);
-                    let service = ActiveConnection::new((setup, load), target, calls, connection);
+                    let lane = ServedLane { setup, load, target, inbox, waiting };
+                    let service = ActiveConnection::new(lane, connection);
                     let Err(cause) = service.run().await else { return };
-                    if since.elapsed() >= SETTLED_AFTER {
-                        backoff.reset();
-                    }
+                    backoff.record_loss(since.elapsed());
                     match cause {
                         // The server may still be available: calls wait for the result of one attempt.
                         ConnectError::Broken { .. } => ConnectionStatus::Connecting,

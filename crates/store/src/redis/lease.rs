@@ -201,3 +201,39 @@ fn granted(
         hint: Hint { version, held, used },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_kernel::lease::Holder;
+
+    use super::*;
+
+    /// Decodes a reply to the first message of a holder.
+    fn decode(bytes: &[u8]) -> Result<LeaseScriptReply, ForeignReply> {
+        let message = Message {
+            holder: Holder(1),
+            number: Number(1),
+            heard: Number(0),
+            stood: 0,
+            unspent: 0,
+            keep: 0,
+            need: 1,
+            least: 1,
+            want: 0,
+            share: 0,
+            term_us: 1_000_000,
+            patience_us: 0,
+            ends: Micros::ZERO,
+            ended: false,
+            marks: Default::default(),
+            hint: None,
+        };
+        LeaseScriptReply::decode_with(bytes, [10].into_iter(), &message)
+    }
+
+    #[test]
+    fn a_reply_about_other_rules_without_a_head_is_foreign() {
+        assert_eq!(decode(&[3]), Err(ForeignReply { length: 1 }));
+        assert_eq!(decode(&[3, 7]), Ok(LeaseScriptReply::Unknown(vec![7])));
+    }
+}

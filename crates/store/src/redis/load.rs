@@ -57,13 +57,13 @@ pub(super) struct Load {
     room: AtomicUsize,
     /// Nanoseconds that the server takes for a call.
     pace_ns: AtomicU64,
-    /// When the last reply came, in µs after `since`; 0: never.
+    /// The time of the last reply, in µs after `since`; 0: never.
     heard_us: AtomicU64,
     /// Since when a call has been under way, in µs after `since`: before that no reply could come.
     asked_us: AtomicU64,
-    /// When the connection was checked last, in µs after `since`.
+    /// The time at which the connection was checked last, in µs after `since`.
     turned_us: AtomicU64,
-    /// When this process was last found to have stood still, in µs after `since`: replies that arrived
+    /// The time at which this process was last found to have stood still, in µs after `since`: replies that arrived
     /// meanwhile may be unread.
     woke_us: AtomicU64,
     /// Calls in a row that had none before them and took longer than the deadline.

@@ -27,6 +27,7 @@
 mod acl;
 mod active;
 mod address;
+mod announcements;
 mod backoff;
 mod batch;
 mod blob;
@@ -35,7 +36,6 @@ pub mod codec;
 mod config;
 mod config_error;
 mod connection;
-mod cost;
 mod dialer;
 mod error;
 mod fleet;
@@ -55,6 +55,7 @@ mod revisions;
 pub mod script;
 mod sentinel;
 mod server;
+mod server_time;
 mod setup;
 mod slots;
 mod standalone;
@@ -63,22 +64,25 @@ mod store;
 mod task;
 mod url;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::Value;
+use sluicegate_kernel::Called;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use self::acl::{acl, program_acl, sentinel_acl};
 pub use self::address::{Address, HOSTS_MAX, Topology};
+use self::announcements::Announcements;
+pub use self::announcements::CALLS_CHANNEL;
 use self::cluster::Cluster;
+use self::codec::called_bytes;
 pub use self::config::RedisConfig;
 pub use self::config_error::RedisConfigError;
-pub use self::cost::{DECISION_US_MAX, affordable};
 use self::dialer::Dialer;
 pub use self::error::{CallEffect, ConnectError, RedisError, ServerErrorReply};
 pub use self::fleet::{Fleet, FleetPresence};
@@ -88,7 +92,7 @@ pub use self::publish::{
 };
 pub use self::published::PublishedPolicies;
 pub use self::record::{
-    PolicyRecord, RECORD_FORMAT, RecordOverflow, RecordResponse, RecordSettings,
+    KeyOverride, PolicyRecord, RECORD_FORMAT, RecordOverflow, RecordResponse, RecordSettings,
 };
 pub use self::request::ScriptArgs;
 use self::request::{RequestKind, ServerRequest};
@@ -96,6 +100,7 @@ use self::revisions::ListenTarget;
 pub use self::revisions::Revisions;
 use self::sentinel::Sentinel;
 pub use self::server::ScriptServer;
+pub use self::server_time::{DECISION_US_MAX, affordable};
 use self::setup::ConnectionSetup;
 use self::standalone::Standalone;
 use self::stats::Counters;
@@ -120,6 +125,7 @@ pub struct RedisClient {
     deadline: Duration,
     reconnected: Arc<Notify>,
     counters: Arc<Counters>,
+    announcements: OnceLock<Announcements>,
 }
 
 #[derive(Debug)]
@@ -166,7 +172,8 @@ impl RedisClient {
                 Servers::Cluster(Cluster::start(setup, seeds.clone(), connections))
             }
         };
-        Ok(Self { servers, dialer, deadline: config.deadline, reconnected, counters })
+        let (deadline, announcements) = (config.deadline, OnceLock::new());
+        Ok(Self { servers, dialer, deadline, reconnected, counters, announcements })
     }
 
     /// Waits for the end of the first attempt to connect, which the connect timeout bounds. Calls may be
@@ -217,13 +224,13 @@ impl RedisClient {
         self.account(reply.and_then(bytes))
     }
 
-    /// Passes the script's reply to each of `asks`, with its place, to `said` as soon as it is there: as
+    /// Passes the script's reply to each of `asks`, with its place, to `on_reply` as soon as it is there: as
     /// [`eval`](Self::eval), but waited for together. In a cluster each goes to the server of its key.
     pub async fn eval_each(
         &self,
         asks: Vec<ScriptArgs>,
         deadline: Instant,
-        said: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
+        on_reply: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
     ) {
         let lanes = match &self.servers {
             Servers::Cluster(_) => {
@@ -232,7 +239,7 @@ impl RedisClient {
                     .map(|(place, ask)| async move { (place, self.eval(ask, deadline).await) });
                 let mut asking: FuturesUnordered<_> = asking.collect();
                 while let Some((place, reply)) = asking.next().await {
-                    said(place, reply);
+                    on_reply(place, reply);
                 }
                 return;
             }
@@ -241,7 +248,7 @@ impl RedisClient {
         };
         asks.iter().for_each(|_| self.counters.calls.add_one());
         let mut hear = |place, reply: Result<Value, RedisError>| {
-            said(place, self.account(reply.and_then(bytes)));
+            on_reply(place, self.account(reply.and_then(bytes)));
         };
         lanes.call_each(asks.into_iter().map(ServerRequest::script), deadline, &mut hear).await;
     }
@@ -334,12 +341,36 @@ impl RedisClient {
     /// # Panics
     /// Outside of a tokio runtime with time and IO.
     pub fn revisions(&self) -> Revisions {
-        let whereabouts = match &self.servers {
+        Revisions::start(self.dialer.clone(), self.whereabouts())
+    }
+
+    /// Announces waiting requests to the processes that they are of.
+    ///
+    /// # Errors
+    /// [`RedisError`] if there is no answer by the deadline.
+    pub(crate) async fn announce(&self, called: &[Called]) -> Result<(), RedisError> {
+        let mut command = redis::cmd("PUBLISH");
+        command.arg(CALLS_CHANNEL).arg(called_bytes(called));
+        let command = RequestKind::Plain(command);
+        let reply = self.command(CALLS_CHANNEL.as_bytes(), command, self.deadline()).await;
+        self.account(reply.map(drop))
+    }
+
+    /// Returns the next waiting requests that are announced, from the first call on.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time and IO.
+    pub(crate) async fn announced(&self) -> Vec<Called> {
+        let start = || Announcements::start(self.dialer.clone(), self.whereabouts());
+        self.announcements.get_or_init(start).next().await
+    }
+
+    fn whereabouts(&self) -> ListenTarget {
+        match &self.servers {
             Servers::Standalone(server) => ListenTarget::At(server.target()),
             Servers::Sentinel(master) => ListenTarget::At(master.target()),
             Servers::Cluster(cluster) => ListenTarget::Cluster(cluster.nodes()),
-        };
-        Revisions::start(self.dialer.clone(), whereabouts)
+        }
     }
 
     /// Returns when a connection that was lost has been replaced. Of several waiters one returns each time.

@@ -34,6 +34,10 @@ local RAISE = 13
 local IN_DEBT = 12
 local COST_MAX = 2147483648
 
+-- Acquire, or wait for it; wait no more.
+local WAIT = 14
+local LEAVE = 15
+
 -- Clocks: the server's, a time that the caller gives instead, and the callers' own clocks.
 local SERVER = 0
 local GIVEN = 1
@@ -76,6 +80,11 @@ local LEASE_NEW = 1
 local LEASE_VOID = 2
 local LEASE_LOST = 3
 local LEASE_FULL = 4
+
+-- Requests that wait for a permit, as in crates/kernel/src/limits.rs: the time for which the tickets of a process count
+-- after it last asked, in µs, and the most that one decision calls.
+local TICKET_TTL = 3000000
+local CALLED_MAX = 16
 
 -- Largest part of a state of other rules in a reply, in bytes: the head that names those rules is in it.
 local HEAD_MAX = 1024

@@ -125,8 +125,9 @@ pub struct PublicationPolicy<'p> {
     pub is_shadow: bool,
     /// The number of its version.
     pub version: i64,
-    /// When this version was made or taken over, in ms since the Unix epoch, 0..=[`REVISION_MAX`]: programs take it
-    /// over as of then, so that none that starts late has an earlier version that looks like the later one.
+    /// The time at which this version was made or taken over, in ms since the Unix epoch, 0..=[`REVISION_MAX`]:
+    /// programs take it over as of then, so that none that starts late has an earlier version that looks like the later
+    /// one.
     pub since_ms: Option<i64>,
     /// The policy as a JSON object, as in `policies[]` of a policy document.
     pub document: &'p str,

@@ -32,6 +32,11 @@ pub(super) async fn read(client: &RedisClient) -> Result<Option<PublishedPolicie
     let Value::Array(values) = call(client, command).await? else {
         return Err(RedisError::Malformed);
     };
+    read_fields(&values)
+}
+
+/// Reads the names and texts of the published fields, which alternate in `values`.
+fn read_fields(values: &[Value]) -> Result<Option<PublishedPolicies>, RedisError> {
     let fields = values.chunks_exact(2).map(|pair| Some((text(&pair[0])?, text(&pair[1])?)));
     let mut fields = fields.collect::<Option<BTreeMap<_, _>>>().ok_or(RedisError::Malformed)?;
     let mut take = |name: &str| fields.remove(name).unwrap_or_default();
@@ -78,5 +83,39 @@ fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(fields: &[(&str, &str)]) -> Result<Option<PublishedPolicies>, RedisError> {
+        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let values = fields.iter().flat_map(|(name, text)| [bulk(name), bulk(text)]);
+        read_fields(&values.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_publication_is_its_head_and_the_text_of_each_policy() {
+        let head = [("#format", "1"), ("#revision", "7"), ("#clock", "client"), ("#nodes", "3")];
+        let texts = [("a", "{\"version\":1}"), ("b", "{}")];
+        let fields = [&head[..], &texts, &[("#later", "x")]].concat();
+        let expected = PublishedPolicies {
+            revision: 7,
+            clock: ScriptClock::Client,
+            nodes: Some(3),
+            policies: texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into(),
+        };
+        assert_eq!(read(&fields), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn a_number_of_nodes_is_at_least_one() {
+        for (text, nodes) in [("1", Some(1)), ("0", None), ("-1", None), ("", None)] {
+            let fields = [("#format", "1"), ("#revision", "7"), ("#nodes", text)];
+            let published = read(&fields).expect("texts").expect("a head");
+            assert_eq!(published.nodes, nodes, "`{text}`");
+        }
     }
 }

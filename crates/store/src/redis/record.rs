@@ -15,6 +15,17 @@ use crate::RuleOrigin;
 /// The format of a record. A record that says what a program of this version must not skip has a greater one.
 pub const RECORD_FORMAT: u32 = 1;
 
+/// The rules of one key in place of those of its policy.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyOverride<'r> {
+    /// The key.
+    pub key: &'r [u8],
+    /// Its rules.
+    pub rules: &'r RuleSet,
+    /// The instant at which they end.
+    pub until: Option<Micros>,
+}
+
 /// All that a program needs to decide by a policy: nothing of it is to be checked or parsed again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PolicyRecord {
@@ -123,14 +134,14 @@ struct RecordCalendar {
 }
 
 impl PolicyRecord {
-    /// The record of a policy of `rules`, and of the `overrides` for some keys, each with the instant at which it
-    /// ends. They are in the order of their keys then.
+    /// The record of a policy of `rules`, and of the `overrides` for some keys. They are in the order of their
+    /// keys then.
     pub fn new<'r>(
         settings: RecordSettings,
         rules: &RuleSet,
-        overrides: impl IntoIterator<Item = (&'r [u8], &'r RuleSet, Option<Micros>)>,
+        overrides: impl IntoIterator<Item = KeyOverride<'r>>,
     ) -> Self {
-        let overrides = overrides.into_iter().map(|(key, rules, until)| {
+        let overrides = overrides.into_iter().map(|KeyOverride { key, rules, until }| {
             let key = String::from_utf8_lossy(key).into_owned();
             let until_ms = until.map(|until| until.get() / 1_000);
             RecordOverride { key, until_ms, rules: RecordRules::new(rules) }

@@ -1,8 +1,9 @@
 //! Revisions of the policies as announced on the channel: `spec/redis-protocol.md`.
 //!
-//! A server that receives one reads the catalog now rather than at the next second. Nothing else
-//! depends on it: a message that is lost, while there is no connection or for any other reason,
-//! costs that second. So only the latest is kept, and earlier messages are not requested after a
+//! Servers of a catalog look for changes every 250 ms, and libraries that follow published policies
+//! every 10 s. A program that receives a revision later than its own looks now instead. Nothing else
+//! depends on messages: one that is lost, while there is no connection or for any other reason, costs
+//! at most that interval. So only the latest is kept, and earlier messages are not requested after a
 //! reconnect.
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::cluster::Nodes;
 use super::dialer::Dialer;
 use super::publish::POLICIES_CHANNEL;
 use super::setup::ConnectTarget;
-use super::task::Task;
+use super::task::OwnedTask;
 
 /// The period of pings to the server: messages are few, and a connection into a black hole gives no
 /// error.
@@ -35,7 +36,7 @@ const PONG_MAX: Duration = Duration::from_secs(1);
 pub struct Revisions {
     latest: watch::Receiver<i64>,
     subscribed: Arc<Notify>,
-    _listener: Task,
+    _listener: OwnedTask,
 }
 
 /// The server to listen at.
@@ -51,8 +52,15 @@ impl Revisions {
     pub(super) fn start(dialer: Dialer, whereabouts: ListenTarget) -> Self {
         let (sender, latest) = watch::channel(0);
         let subscribed = Arc::new(Notify::new());
-        let listener = listen(dialer, whereabouts, sender, Arc::clone(&subscribed));
-        Self { latest, subscribed, _listener: Task::start(listener) }
+        let hear = move |message: &[u8]| {
+            let text = std::str::from_utf8(message).unwrap_or_default();
+            // Other clients may publish other texts on the channel.
+            if let Ok(revision) = text.parse() {
+                sender.send_replace(revision);
+            }
+        };
+        let listener = listen(dialer, whereabouts, POLICIES_CHANNEL, Arc::clone(&subscribed), hear);
+        Self { latest, subscribed, _listener: OwnedTask::start(listener) }
     }
 
     /// Returns a notification for each new connection. Messages before it are lost.
@@ -95,21 +103,23 @@ impl ListenTarget {
     }
 }
 
-async fn listen(
+/// Passes each message on `channel` to `hear`, and notifies `subscribed` of each new connection.
+pub(super) async fn listen(
     dialer: Dialer,
     mut whereabouts: ListenTarget,
-    latest: watch::Sender<i64>,
+    channel: &'static str,
     subscribed: Arc<Notify>,
+    hear: impl Fn(&[u8]) + Send,
 ) {
     let mut backoff = Backoff::default();
     loop {
         if let Some(address) = whereabouts.address().await
-            && let Ok(messages) = dialer.listen(&address, POLICIES_CHANNEL).await
+            && let Ok(messages) = dialer.listen(&address, channel).await
         {
             backoff.reset();
             subscribed.notify_one();
             tokio::select! {
-                () = receive(messages, &latest) => {}
+                () = receive(messages, &hear) => {}
                 () = whereabouts.moved() => {}
             }
         }
@@ -118,15 +128,11 @@ async fn listen(
 }
 
 /// Passes messages on, until the connection cannot be used any more.
-async fn receive(messages: PubSub, latest: &watch::Sender<i64>) {
+async fn receive(messages: PubSub, hear: impl Fn(&[u8])) {
     let (mut asking, mut messages) = messages.split();
     let hearing = async {
         while let Some(message) = messages.next().await {
-            let text = std::str::from_utf8(message.get_payload_bytes()).unwrap_or_default();
-            // Other clients may publish other texts on the channel.
-            if let Ok(revision) = text.parse() {
-                latest.send_replace(revision);
-            }
+            hear(message.get_payload_bytes());
         }
     };
     let asking = async {

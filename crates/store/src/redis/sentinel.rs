@@ -23,7 +23,7 @@ use super::error::ConnectError;
 use super::kind::field;
 use super::setup::{ConnectTarget, ConnectionSetup};
 use super::standalone::ConnectionPool;
-use super::task::Task;
+use super::task::OwnedTask;
 
 /// The channel on which a Sentinel announces that the master has changed.
 const SWITCH_MASTER: &str = "+switch-master";
@@ -49,7 +49,7 @@ const MASTER_BYTES_MAX: usize = 64;
 pub(super) struct Sentinel {
     pub(super) lanes: ConnectionPool,
     target: watch::Receiver<ConnectTarget>,
-    _supervisor: Task,
+    _supervisor: OwnedTask,
 }
 
 /// The master to watch, and its Sentinels.
@@ -72,7 +72,7 @@ impl Sentinel {
         let setup = ConnectionSetup { master_only: true, ..setup };
         let (publisher, target) = watch::channel(Err(ConnectError::NotYet));
         let lanes = ConnectionPool::start(&setup, &target, connections);
-        Self { lanes, target, _supervisor: Task::start(watch.run(publisher, setup.suspicion)) }
+        Self { lanes, target, _supervisor: OwnedTask::start(watch.run(publisher, setup.suspicion)) }
     }
 
     /// Returns the address of the present master, as it changes.
@@ -93,7 +93,7 @@ impl MasterWatch {
             .map(|sentinel| {
                 let (dialer, sentinel) = (self.dialer.clone(), sentinel.clone());
                 let (master, suspicion) = (Arc::clone(&self.master), Arc::clone(&suspicion));
-                Task::start(listen(dialer, sentinel, master, suspicion))
+                OwnedTask::start(listen(dialer, sentinel, master, suspicion))
             })
             .collect();
         let mut epoch_seen = 0;

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sluicegate_kernel::Called;
 use tokio::time::Instant;
 
 use super::{RedisClient, RedisError, ScriptArgs};
@@ -37,12 +38,12 @@ pub trait ScriptServer: Debug + Send + Sync {
         deadline: Instant,
     ) -> impl Future<Output = Result<Bytes, RedisError>> + Send;
 
-    /// Passes to `said` the script's reply to each of `asks`, with its place, as soon as it is there.
+    /// Passes to `on_reply` the script's reply to each of `asks`, with its place, as soon as it is there.
     fn eval_each(
         &self,
         asks: Vec<ScriptArgs>,
         deadline: Instant,
-        said: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
+        on_reply: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
     ) -> impl Future<Output = ()> + Send;
 
     /// Returns the string at `key`; `None` if there is none.
@@ -60,6 +61,16 @@ pub trait ScriptServer: Debug + Send + Sync {
         ttl: Duration,
         deadline: Instant,
     ) -> impl Future<Output = Result<(), RedisError>> + Send;
+
+    /// Announces waiting requests to the processes that they are of.
+    fn announce(&self, _: &[Called]) -> impl Future<Output = Result<(), RedisError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Returns the next waiting requests that are announced.
+    fn announced(&self) -> impl Future<Output = Vec<Called>> + Send {
+        std::future::pending()
+    }
 }
 
 impl ScriptServer for RedisClient {
@@ -88,9 +99,9 @@ impl ScriptServer for RedisClient {
         &self,
         asks: Vec<ScriptArgs>,
         deadline: Instant,
-        said: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
+        on_reply: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
     ) {
-        self.eval_each(asks, deadline, said).await;
+        self.eval_each(asks, deadline, on_reply).await;
     }
 
     async fn get(&self, key: &[u8], deadline: Instant) -> Result<Option<Bytes>, RedisError> {
@@ -105,5 +116,13 @@ impl ScriptServer for RedisClient {
         deadline: Instant,
     ) -> Result<(), RedisError> {
         self.set(key, value, ttl, deadline).await
+    }
+
+    async fn announce(&self, called: &[Called]) -> Result<(), RedisError> {
+        self.announce(called).await
+    }
+
+    async fn announced(&self) -> Vec<Called> {
+        self.announced().await
     }
 }

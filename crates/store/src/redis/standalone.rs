@@ -72,14 +72,14 @@ impl ConnectionPool {
         self.pick(first).call(request, deadline).await
     }
 
-    /// Passes the reply to each of `requests` to `said`, all over the next lane that serves calls.
+    /// Passes the reply to each of `requests` to `on_reply`, all over the next lane that serves calls.
     pub(super) async fn call_each(
         &self,
         requests: impl ExactSizeIterator<Item = ServerRequest> + Send,
         deadline: Instant,
-        said: &mut (impl FnMut(usize, Result<Value, RedisError>) + Send),
+        on_reply: &mut (impl FnMut(usize, Result<Value, RedisError>) + Send),
     ) {
-        self.pick(self.turn()).call_each(requests, deadline, said).await;
+        self.pick(self.turn()).call_each(requests, deadline, on_reply).await;
     }
 
     /// Returns the error with which a call would be refused now, if every lane that serves calls is full.

@@ -115,8 +115,8 @@ elseif what == 'debit' then
     return touched
   end
 elseif what == 'on_permit' then
-  -- Releases or renews (`act`) a permit under every rule that hands out permits. Returns its cost; if it is
-  -- held under none of them, nil and the place of the first.
+  -- Releases or renews (`act`) a permit under every rule that hands out permits, or gives a ticket back. Returns its cost,
+  -- 0 for a ticket; if there is none under any of them, nil and the place of the first.
   return function(act, rules, twins, flags, states, now, permit)
     local granted, refused_by
     for place = 1, #rules do
@@ -132,6 +132,36 @@ elseif what == 'on_permit' then
     end
     return granted, refused_by
   end
+elseif what == 'enqueue' then
+  -- Gives a request for `cost` permits a ticket under every rule that hands out permits, or under none. Returns whether it
+  -- has them.
+  return function(rules, twins, flags, states, now, cost, wanted)
+    local queued = {}
+    for place = 1, #rules do
+      queued[place] = states[place]
+      if flags[place] % CALENDAR >= PERMITS then
+        queued[place] = twins[place]('enqueue', rules[place], states[place], now, cost, wanted)
+        if not queued[place] then return false end
+      end
+    end
+    for place = 1, #rules do states[place] = queued[place] end
+    return true
+  end
+elseif what == 'called' then
+  -- Returns permit and process of each waiting request that would pass now, the first ones of each rule; nil for none, also while a rule
+  -- that hands out no permits has nothing left.
+  return function(rules, twins, flags, states, now)
+    local called = ''
+    for place = 1, #rules do
+      local rule, twin, state = rules[place], twins[place], states[place]
+      if flags[place] % CALENDAR < PERMITS then
+        if twin('available', rule, state, now) < 1 then return nil end
+      elseif state and rule.queue > 0 then
+        called = called .. twin('called', rule, state, now)
+      end
+    end
+    return called ~= '' and called or nil
+  end
 elseif what == 'after_debt' then
   -- Charges a debt, and then decides the request that came with it. Returns what `decide_any` returns, and
   -- last the charge to note (nil: none).
@@ -142,7 +172,7 @@ elseif what == 'after_debt' then
     -- A debt is charged only once: if it was, `noted_key` holds the charge.
     local charged = redis.pcall('GET', noted_key)
     if charged and charged.err then return charged end
-    local charged_now, reply, packed, full_after, full_is_fresh, clock, ahead
+    local charged_now, reply, packed, full_after, full_is_fresh, clock, ahead, called
     if not charged then
       reply, packed, full_after, full_is_fresh, clock, ahead =
         decide_any(value, text, ask:sub(4, request - 1))
@@ -158,7 +188,10 @@ elseif what == 'after_debt' then
     reply = decided[1]
     -- Without a decision nothing is changed, and the debt is not charged either.
     if reply:byte(1) > 1 then return reply end
-    if decided[2] then packed, full_after, full_is_fresh, clock, ahead = unpack(decided, 2, 6) end
+    if decided[2] then
+      packed, full_after, full_is_fresh = decided[2], decided[3], decided[4]
+      clock, ahead, called = decided[5], decided[6], decided[7]
+    end
     -- Other rules may decide now than those that were charged. If they are not as many, the least charge stands for each.
     local count = #reply > 27 and (#reply - 27) / 7 or 1
     if #charged ~= 4 * count then
@@ -169,5 +202,5 @@ elseif what == 'after_debt' then
       end
       charged = struct.pack('<I4', least):rep(count)
     end
-    return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, charged_now
+    return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, called, charged_now
   end

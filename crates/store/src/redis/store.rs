@@ -23,7 +23,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{LeaseReply, Micros, Moment, RuleSet, Verdict, Window};
+use sluicegate_kernel::{Called, LeaseReply, Micros, Moment, RuleSet, Verdict, Window};
 use tokio::time::Instant;
 
 use super::blob::BlobRule;
@@ -36,7 +36,9 @@ use super::{
     PublishOutcome, PublishedPolicies, RedisClient, RedisConfig, RedisConfigError, RedisError,
     Revisions, ScriptArgs, ScriptServer, Stats, affordable, script,
 };
-use crate::{Debt, Executed, Permits, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest};
+use crate::{
+    Debt, Executed, Permits, RequestAt, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest,
+};
 
 /// The period in which rules in use are put into Redis again: one that lost its data has them back soon.
 /// They are kept for twice as long after the last state that was written under them is full again.
@@ -306,40 +308,40 @@ impl<C: ScriptServer> RedisStore<C> {
     /// once more, each on its own.
     async fn verdicts(
         &self,
-        requests: &[(StoreRequest<'_>, Moment<'_>)],
-        said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
+        requests: &[RequestAt<'_>],
+        on_answer: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) {
         let deadline = self.client.deadline();
         let (mut asks, mut places) = (Vec::with_capacity(requests.len()), Vec::new());
-        for (place, (request, at)) in requests.iter().enumerate() {
+        for (place, RequestAt { request, at }) in requests.iter().enumerate() {
             match self.first_ask(request, at, deadline).await {
                 Ok(ask) => {
                     asks.push(ask);
                     places.push(place);
                 }
-                Err(error) => said(place, Err(error)),
+                Err(error) => on_answer(place, Err(error)),
             }
         }
         let mut again = Vec::new();
         let mut hear = |nth: usize, reply: Result<Bytes, RedisError>| {
             let place = places[nth];
-            let (request, _) = &requests[place];
+            let request = &requests[place].request;
             let reply = reply.map(|reply| ScriptReply::decode(&reply, request.rules, request.verb));
             match reply {
-                Ok(Ok(ScriptReply::Decided(answer))) => said(place, Ok(answer)),
-                Err(error) => said(place, Err(error.into())),
+                Ok(Ok(ScriptReply::Decided(answer))) => on_answer(place, Ok(answer)),
+                Err(error) => on_answer(place, Err(error.into())),
                 // The script changed nothing: the request is decided again as a single one.
                 Ok(_) => again.push(place),
             }
         };
         self.client.eval_each(asks, deadline, &mut hear).await;
         let again = again.into_iter().map(|place| async move {
-            let (request, at) = &requests[place];
+            let RequestAt { request, at } = &requests[place];
             (place, Box::pin(self.decide(request, at)).await)
         });
         let mut again: FuturesUnordered<_> = again.collect();
         while let Some((place, answer)) = again.next().await {
-            said(place, answer);
+            on_answer(place, answer);
         }
     }
 
@@ -545,7 +547,7 @@ fn charged_of(
             debt.permits.map(|permits| permits.min(least))
         }
     };
-    (Bytes::copy_from_slice(verdict), charged)
+    (verdict.into(), charged)
 }
 
 /// Decodes a reply under `later` rules as an answer under `own`: values of a rule are those of the own rule
@@ -576,10 +578,10 @@ impl<C: ScriptServer> Store for RedisStore<C> {
 
     async fn decide_each(
         &self,
-        requests: &[(StoreRequest<'_>, Moment<'_>)],
-        said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
+        requests: &[RequestAt<'_>],
+        on_answer: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) {
-        self.verdicts(requests, said).await;
+        self.verdicts(requests, on_answer).await;
     }
 
     async fn charge_and_decide(
@@ -593,6 +595,15 @@ impl<C: ScriptServer> Store for RedisStore<C> {
 
     fn leases(&self) -> bool {
         self.clock() != ScriptClock::Client
+    }
+
+    async fn announce(&self, called: &[Called]) {
+        // What is lost is found within a second.
+        drop(self.client.announce(called).await);
+    }
+
+    async fn announced(&self) -> Vec<Called> {
+        self.client.announced().await
     }
 
     async fn lease(
@@ -653,4 +664,23 @@ pub(super) fn failed(error: RedisError, answered: usize) -> StoreError {
 
 pub(super) fn unreadable(reason: &str) -> StoreError {
     StoreError::Unreadable { reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_kernel::{Rate, TokenBucket};
+
+    use super::*;
+
+    #[test]
+    fn rules_are_remembered_as_long_as_there_is_room() {
+        let bucket = TokenBucket::new(Rate::per_second(1).expect("a rate"), 1).expect("a bucket");
+        let blob = RulesBlob::new(&RuleSet::single("a", bucket), RuleOrigin::default());
+        let kept = (1..RULES_MAX).map(|place| (place.to_string(), Bytes::new())).collect();
+        let mut known = KnownRules { kept, ..KnownRules::default() };
+        known.keep_rules("last".to_owned(), &blob);
+        known.keep_rules("late".to_owned(), &blob);
+        assert_eq!(known.kept.get("last").map(|rules| &**rules), Some(blob.rules()));
+        assert_eq!(known.kept.len(), RULES_MAX);
+    }
 }

@@ -6,9 +6,9 @@ use tokio::task::JoinHandle;
 
 /// A running task; it is ended when this is dropped.
 #[derive(Debug)]
-pub(super) struct Task(JoinHandle<()>);
+pub(super) struct OwnedTask(JoinHandle<()>);
 
-impl Task {
+impl OwnedTask {
     pub(super) fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(work))
     }
@@ -20,7 +20,7 @@ impl Task {
     }
 }
 
-impl Drop for Task {
+impl Drop for OwnedTask {
     fn drop(&mut self) {
         self.0.abort();
     }

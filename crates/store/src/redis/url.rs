@@ -174,7 +174,7 @@ fn malformed(field: &'static str, value: &str, expected: &'static str) -> RedisC
 mod tests {
     use secrecy::ExposeSecret;
 
-    use crate::redis::{RedisConfig, RedisConfigError, Topology};
+    use crate::redis::{HOSTS_MAX, RedisConfig, RedisConfigError, Topology};
 
     fn read(url: &str) -> Result<RedisConfig, RedisConfigError> {
         url.parse()
@@ -212,6 +212,15 @@ mod tests {
             config.tls
                 && matches!(config.topology, Topology::Cluster { seeds } if seeds.len() == 2)
         );
+    }
+
+    #[test]
+    fn a_url_names_at_most_as_many_hosts_as_suffice() {
+        let of = |count| format!("redis+cluster://{}", vec!["h"; count].join(","));
+        read(&of(HOSTS_MAX)).expect("a good URL");
+        for count in [HOSTS_MAX + 1, 10 * HOSTS_MAX] {
+            assert_eq!(message(&of(count)), format!("hosts: `{count}` is outside 1..=16"));
+        }
     }
 
     #[test]

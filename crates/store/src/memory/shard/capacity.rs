@@ -2,7 +2,7 @@
 //!
 //! A key that is refused, or nearly, is never evicted, so a flood of new keys gives no budget back. If
 //! no neighbour has enough left to be forgotten there is no room, and the new key shares a budget
-//! (`overflow.rs`).
+//! (`beyond_quota.rs`).
 
 use sluicegate_kernel::{Left, Micros};
 

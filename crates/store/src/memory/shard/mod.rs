@@ -35,6 +35,21 @@ const LATE_MAX: Micros = Micros::SECOND;
 /// The least part of a segment that a sweep must free to avoid a split: one slot in so many.
 const SWEEP_WORTH: usize = 8;
 
+/// A key by its tag, with its rules.
+#[derive(Clone, Copy)]
+pub(super) struct TaggedRules<'r> {
+    pub(super) tag: u64,
+    pub(super) rules: &'r Arc<RuleSet>,
+}
+
+/// A request at an instant, whose key has this tag.
+#[derive(Clone, Copy)]
+pub(super) struct TaggedRequest<'r> {
+    pub(super) tag: u64,
+    pub(super) request: &'r StoreRequest<'r>,
+    pub(super) at: &'r Moment<'r>,
+}
+
 /// The keys whose hashes begin alike, under one lock. What every decision needs comes first, so that
 /// it lies in one cache line with the lock.
 #[derive(Debug)]
@@ -66,7 +81,7 @@ pub(super) struct NewState<'a> {
     pub(super) states: States,
 }
 
-/// Where in every row of the arena a shard's segment lies.
+/// The position of a shard's segments in every row of the arena.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShardLayout {
     /// Its first bucket.
@@ -110,7 +125,7 @@ impl Shard {
         self.bytes_max = bytes_max;
     }
 
-    /// Decides `request`, whose key has this tag. The verdict counts if `has_room` stays true: there is
+    /// Decides a request. The verdict counts if `has_room` stays true: there is
     /// room for the state, or it was there before. Otherwise no state was changed.
     ///
     /// Callers read the clock before they wait for the lock, so they come in another order than they
@@ -120,10 +135,10 @@ impl Shard {
     pub(super) fn decide(
         &mut self,
         arena: &Arena,
-        tag: u64,
-        (request, at): (&StoreRequest<'_>, &Moment<'_>),
+        asked: TaggedRequest<'_>,
         has_room: &mut bool,
     ) -> Result<Verdict, Unsupported> {
+        let TaggedRequest { tag, request, at } = asked;
         let StoreRequest { rules, verb, .. } = *request;
         let in_turn;
         let at = if is_late(&mut self.latest, at.now()) {
@@ -133,10 +148,10 @@ impl Shard {
             at
         };
         let Some(place) = self.find(arena, tag) else {
-            return self.decide_first(arena, tag, (request, at), has_room);
+            return self.decide_first(arena, TaggedRequest { at, ..asked }, has_room);
         };
         if !self.rules.is(place.id(), rules) {
-            return self.decide_under_new_rules(place, tag, (request, at), has_room);
+            return self.decide_under_new_rules(place, TaggedRequest { at, ..asked }, has_room);
         }
         let verdict = if rules.packs() {
             let before = place.state();
@@ -162,15 +177,16 @@ impl Shard {
         Ok(verdict)
     }
 
-    /// Records the permits of each rule that are in use by the key with this tag, where `used` returns a
+    /// Records the permits of each rule that are in use by a key, where `used` returns a
     /// number.
     pub(super) fn record_usage(
         &mut self,
         arena: &Arena,
-        tag: u64,
-        (rules, mut used): (&Arc<RuleSet>, impl FnMut(usize, u64) -> Option<u64>),
+        key: TaggedRules<'_>,
+        mut used: impl FnMut(usize, u64) -> Option<u64>,
         at: &Moment<'_>,
     ) {
+        let TaggedRules { tag, rules } = key;
         let is_late = is_late(&mut self.latest, at.now());
         let at = &if is_late { at.as_of(self.latest) } else { *at };
         let mut states = self.states(arena, tag, rules, at);
@@ -281,16 +297,16 @@ impl Shard {
     fn decide_first(
         &mut self,
         arena: &Arena,
-        tag: u64,
-        (request, at): (&StoreRequest<'_>, &Moment<'_>),
+        asked: TaggedRequest<'_>,
         has_room: &mut bool,
     ) -> Result<Verdict, Unsupported> {
+        let TaggedRequest { tag, request, at } = asked;
         let StoreRequest { rules, verb, quota, .. } = *request;
         let mut states = States::default();
         let verdict = rules.decide(&mut states, verb, at)?;
         *has_room = match verb {
             // It may hold a permit of the shared budget that is used where there is no room.
-            Verb::Release { .. } | Verb::Renew { .. } => false,
+            Verb::Release { .. } | Verb::Leave { .. } | Verb::Renew { .. } => false,
             _ => {
                 let is_to_write = !states.is_empty();
                 let new = NewState { rules, quota: QuotaId::of(quota.name), states };
@@ -309,10 +325,10 @@ impl Shard {
     fn decide_under_new_rules(
         &mut self,
         place: SlotRef<'_>,
-        tag: u64,
-        (request, at): (&StoreRequest<'_>, &Moment<'_>),
+        asked: TaggedRequest<'_>,
         has_room: &mut bool,
     ) -> Result<Verdict, Unsupported> {
+        let TaggedRequest { tag, request, at } = asked;
         let StoreRequest { rules, verb, quota, .. } = *request;
         let quota = QuotaId::of(quota.name);
         let content = Content { tag, id: place.id(), state: place.state() };

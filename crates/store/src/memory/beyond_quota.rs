@@ -1,4 +1,5 @@
-//! The budgets of those keys for which there is no room: new keys of the same rules share one.
+//! The budgets of keys for which there is no room, in the store or in the key quota of their policy: new keys of the
+//! same rules share one.
 //!
 //! So a flood of made-up keys gets what one key gets, once, and does not affect the keys that were there before. Honest
 //! keys that come later share with the flood: that is the price of a bound, and it lasts until keys are full again and
@@ -34,7 +35,7 @@ const ASK_AGAIN: Micros = Micros::SECOND;
 
 /// The budgets that keys share, and the number of their decisions.
 #[derive(Debug, Default)]
-pub(super) struct QuotaOverflow {
+pub(super) struct KeysBeyondQuota {
     budgets: Mutex<SharedBudgets>,
     decisions: AtomicU64,
 }
@@ -54,7 +55,7 @@ struct SharedBudget {
     states: States,
 }
 
-impl QuotaOverflow {
+impl KeysBeyondQuota {
     /// Decides on a key that has no state and no room for one.
     ///
     /// # Errors
@@ -66,7 +67,8 @@ impl QuotaOverflow {
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         rules.supports(verb)?;
-        let has_permit = matches!(verb, Verb::Release { .. } | Verb::Renew { .. });
+        let has_permit =
+            matches!(verb, Verb::Release { .. } | Verb::Leave { .. } | Verb::Renew { .. });
         if !has_permit {
             self.decisions.fetch_add(1, Relaxed);
             if quota.beyond == BeyondQuota::Deny {
@@ -116,7 +118,11 @@ impl SharedBudgets {
 fn of_key(verb: &Verb, KeyHash { shard, tag }: KeyHash) -> Verb {
     let own = |permit: PermitId| PermitId(permit.0 ^ (u128::from(shard) << 64 | u128::from(tag)));
     match *verb {
-        Verb::Acquire { cost, permit } => Verb::Acquire { cost, permit: own(permit) },
+        // Requests of keys that share a budget do not wait in its queue.
+        Verb::Acquire { cost, permit } | Verb::Wait { cost, permit, .. } => {
+            Verb::Acquire { cost, permit: own(permit) }
+        }
+        Verb::Leave { permit, process } => Verb::Leave { permit: own(permit), process },
         Verb::Release { permit } => Verb::Release { permit: own(permit) },
         Verb::Renew { permit } => Verb::Renew { permit: own(permit) },
         _ => verb.clone(),

@@ -1,29 +1,29 @@
-//! The cost of a decision for Redis, which has one thread for all keys.
+//! The time that a decision takes Redis, which has one thread for all keys.
 //!
-//! The costs are measured with states as long as their rules allow, on the server's side
+//! The times are measured with states as long as their rules allow, on the server's side
 //! (`examples/redis_state_cost.rs`, `bench/README.md`).
 
 use sluicegate_kernel::{NamedRule, RangeError, RuleSet};
 
 use super::numbers::whole;
 
-/// The highest cost of a decision for Redis, in µs: a key with a long state takes that time from all
+/// The longest time of a decision that is permitted, in µs: a key with a long state takes it from all
 /// others.
 pub const DECISION_US_MAX: u64 = 300;
 
-/// The cost of every decision, and of every rule of constant size, in ns.
+/// The time of every decision, and of every rule of constant size, in ns.
 pub(super) const CALL_NS: u64 = 10_000;
 const RULE_NS: u64 = 5_000;
 
 /// The rules whose states grow: code, name, the place of the number that bounds the state and its name,
-/// and the cost of each entry in ns.
+/// and the time of each entry in ns.
 const GROWING: [(u8, &str, usize, &str, u64); 3] = [
     (6, "sliding_window", 3, "buckets", 285),
     (8, "sliding_log", 0, "limit", 114),
     (9, "concurrency", 0, "limit", 285),
 ];
 
-/// Returns the cost that a rule adds to a decision, in ns; `number` returns its numbers by place.
+/// Returns the time that a rule adds to a decision, in ns; `number` returns its numbers by place.
 pub(super) fn rule_ns(code: u8, number: impl Fn(usize) -> u64) -> u64 {
     let growing = GROWING.iter().find(|growing| growing.0 == code);
     RULE_NS + growing.map_or(0, |(_, _, place, _, each_ns)| number(*place) * each_ns)
@@ -32,7 +32,7 @@ pub(super) fn rule_ns(code: u8, number: impl Fn(usize) -> u64) -> u64 {
 /// Checks that Redis may decide by `rules`.
 ///
 /// # Errors
-/// [`RangeError`] if a decision could cost more than [`DECISION_US_MAX`]: it names the rule whose state
+/// [`RangeError`] if a decision could take longer than [`DECISION_US_MAX`]: it names the rule whose state
 /// may grow the longest, and the range that the others leave it.
 pub fn affordable(rules: &RuleSet) -> Result<(), RangeError> {
     let of = |named: &NamedRule| {
