@@ -1,7 +1,7 @@
 //! A server with the replies of a test: those that a real one gives only in rare faults.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -163,21 +163,38 @@ async fn what_is_no_redis_is_not_taken_for_one() {
     assert!(shown.contains(&fake.address.to_string()), "{shown}");
 }
 
-#[tokio::test]
-async fn nodes_that_send_each_other_every_call_are_left_after_3_redirections() {
-    let own = Arc::new(Mutex::new(0));
+/// Starts a cluster of one node that answers each call of its script with `reply`, given its port.
+async fn cluster(reply: impl Fn(u16) -> String + Send + Sync + 'static) -> Fake {
+    let own = Arc::new(AtomicU16::new(0));
     let port = Arc::clone(&own);
     let fake = Fake::start(move |command| {
-        let port = *port.lock().expect("no test panics with the lock");
+        let port = port.load(Ordering::Relaxed);
         match command {
             "CLUSTER SLOTS" => {
                 format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n")
             }
-            _ => or_load(command, &format!("-MOVED 1 127.0.0.1:{port}\r\n")),
+            _ => or_load(command, &reply(port)),
         }
     })
     .await;
-    *own.lock().expect("no test panics with the lock") = fake.address.port();
+    own.store(fake.address.port(), Ordering::Relaxed);
+    fake
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_a_node_of_a_cluster_go_each_on_its_own() {
+    let fake = cluster(|_| bulk("1")).await;
+    let options = "connections=1&deadline_ms=2000&joined_max=16";
+    let client = connect(&format!("redis+cluster://{}?{options}", fake.address)).await;
+    let keys = ["a", "b", "c", "d"];
+    let counts = futures_util::future::join_all(keys.map(|key| count(&client, key))).await;
+    assert_eq!(counts, vec![Ok(1); keys.len()]);
+    assert_eq!(fake.count_evals(), keys.len());
+}
+
+#[tokio::test]
+async fn nodes_that_send_each_other_every_call_are_left_after_3_redirections() {
+    let fake = cluster(|port| format!("-MOVED 1 127.0.0.1:{port}\r\n")).await;
     let client = connect(&format!("redis+cluster://{}?deadline_ms=2000", fake.address)).await;
     let error = count(&client, "a").await.expect_err("it goes in circles");
     assert!(matches!(&error, RedisError::Refused(refusal) if &*refusal.code == "MOVED"));

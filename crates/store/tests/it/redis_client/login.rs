@@ -79,6 +79,25 @@ async fn an_http_server_is_named_as_what_it_is() {
 }
 
 #[tokio::test]
+async fn a_connection_that_is_reset_in_the_login_is_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let resetting = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            stream.read_exact(&mut [0; 1]).await.ok();
+            stream.set_zero_linger().expect("it is open");
+        }
+    });
+    let error = start(&format!("redis://{address}")).ready().await.expect_err("it is no Redis");
+    let shown = error.to_string();
+    assert!(
+        shown.starts_with(&format!("cannot connect to {address}: Connection reset")),
+        "{shown}"
+    );
+    resetting.abort();
+}
+
+#[tokio::test]
 async fn a_database_that_is_not_there_is_said() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let error = start(&format!("{}/200", redis.url())).ready().await.expect_err("no database 200");

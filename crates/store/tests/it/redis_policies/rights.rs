@@ -1,7 +1,8 @@
 //! The users with the fewest rights: their own tasks work, and other commands are refused.
 
 use sluicegate_store::redis::{
-    POLICIES_CHANNEL, POLICIES_KEY, PublishError, PublishOutcome, RedisConfig, acl, program_acl,
+    CALLS_CHANNEL, POLICIES_CHANNEL, POLICIES_KEY, PublishError, PublishOutcome, RedisConfig, acl,
+    program_acl,
 };
 use sluicegate_testkit::{Client, Cluster, ClusterOptions, Error, Options, RedisServer, need};
 
@@ -47,7 +48,7 @@ async fn a_server_publishes_and_listens_with_its_rights() {
 }
 
 #[tokio::test]
-async fn a_program_reads_and_listens_and_does_not_publish() {
+async fn a_program_reads_and_listens_and_calls_but_publishes_no_policies() {
     let options = Options { users: users("redis://server:pw@h"), ..Options::default() };
     let redis = need!(RedisServer::start(options).await);
     let writer = connect(&format!("redis://server:pw@{}", redis.address())).await;
@@ -65,7 +66,8 @@ async fn a_program_reads_and_listens_and_does_not_publish() {
         client.call(command).await.expect("it may read");
     }
     is_refused(&mut client, &["HSET", POLICIES_KEY, "a", "b"]).await;
-    is_refused(&mut client, &["PUBLISH", POLICIES_CHANNEL, "1"]).await;
+    client.call(&["PUBLISH", CALLS_CHANNEL, "1"]).await.expect("it may call requests that wait");
+    is_refused(&mut client, &["PUBLISH", "other", "1"]).await;
     is_refused(&mut client, &["SUBSCRIBE", "other"]).await;
     client.call(&["SUBSCRIBE", POLICIES_CHANNEL]).await.expect("a subscription");
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_store::redis::codec::ScriptClock;
 use sluicegate_store::redis::{
     POLICIES_KEY, Publication, PublicationPolicy, PublishError, PublishOutcome, RedisStore,
     RevisionDiff,
@@ -113,6 +114,19 @@ async fn ten_thousand_policies_are_some_hundred_calls_and_a_change_of_one_is_two
     assert!(catching_up <= 110, "what is too much for one call is written whole: {catching_up}");
     let policies = Catalog { count: 10_000, revision: 200 }.policies();
     assert_eq!(there(&redis).await, Some((200, policies)));
+}
+
+#[tokio::test]
+async fn policies_are_published_with_the_clock_of_the_store() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await;
+    for (revision, clock) in [(1, ScriptClock::Client), (2, ScriptClock::Server)] {
+        store.set_clock(clock);
+        let publication = of_catalog(revision, &[]);
+        assert_eq!(store.publish(&publication).await, Ok(PublishOutcome::Written));
+        let head = store.published_head().await.expect("it answers").expect("it is there");
+        assert_eq!((head.revision, head.clock), (revision, clock));
+    }
 }
 
 #[tokio::test]

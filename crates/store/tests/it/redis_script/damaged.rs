@@ -53,7 +53,7 @@ fn live(rng: &mut Rng, scripted: &mut Scripted<LuaRedis>, rules: &RuleSet, start
         scripted.executor.keys().now_us = now;
         let windows = random::windows(rules, now);
         let at = Moment::with_windows(Micros::new(now), &windows);
-        if rules.leasable().is_ok() && rng.bool() {
+        if rules.leasing_span().is_ok() && rng.bool() {
             let place = rng.usize(0..peers.len());
             let message = peers[place].message(rng, Holder(place as u64 + 1), 100);
             peers[place].hear(&scripted.lease(&message, &at));
@@ -117,7 +117,7 @@ fn a_damaged_state_is_decided_or_refused_and_nothing_fails() {
                     assert_eq!(endless.load(Ordering::Relaxed), 0, "{}", said());
                     replies.unwrap_or_else(|error| panic!("{error} of {}", said())).remove(0)
                 };
-                let is_read = if rules.leasable().is_ok() && rng.bool() {
+                let is_read = if rules.leasing_span().is_ok() && rng.bool() {
                     let message = Peer::default().message(&mut rng, Holder(1), 100);
                     let ask = LeaseRequest { message: &message, at: &at, clock, before };
                     let reply =

@@ -6,7 +6,8 @@ use std::env;
 use fastrand::Rng;
 use sluicegate_conformance::Subject;
 use sluicegate_kernel::{
-    Concurrency, Micros, Moment, Rule, RuleSet, SlidingLog, States, Unsupported, Verb, Verdict,
+    Called, Concurrency, Micros, Moment, Rule, RuleSet, SlidingLog, States, Unsupported, Verb,
+    Verdict,
 };
 use sluicegate_lua::LuaRedis;
 use sluicegate_store::RuleOrigin;
@@ -32,6 +33,8 @@ struct Model {
     written_by: RuleSet,
     origin: RuleOrigin,
     states: States,
+    /// The waiting requests that the last decision calls.
+    called: Vec<Called>,
 }
 
 impl Model {
@@ -43,6 +46,10 @@ impl Model {
             false => self.states.clone(),
         };
         let verdict = self.rules.decide(&mut states, verb, at)?;
+        self.called = match verb.is_of_permits() {
+            true => self.rules.called(&states, at),
+            false => Vec::new(),
+        };
         if matches!(verb, Verb::Peek { .. }) || (!taken_over && states == self.states) {
             return Ok(verdict);
         }
@@ -80,7 +87,7 @@ fn history(scripted: &mut Scripted<LuaRedis>, seed: u64) {
     let mut pool = [random::alike(seed, &mut rng), random::rules(&mut rng)];
     let first = random::alike(seed, &mut rng);
     let (written_by, origin, states) = (first.clone(), scripted.origin, States::default());
-    let mut model = Model { rules: first, written_by, origin, states };
+    let mut model = Model { rules: first, written_by, origin, states, called: Vec::new() };
     let on_server = scripted.clock == ScriptClock::Server;
     let mut now = random::start(&mut rng).min(if on_server { 1 << 51 } else { u64::MAX });
     let mut hinted = 0;
@@ -112,6 +119,9 @@ fn history(scripted: &mut Scripted<LuaRedis>, seed: u64) {
             )
         };
         assert_eq!(got, expected, "{}", context());
+        if got.is_ok() {
+            assert_eq!(scripted.called, model.called, "{}", context());
+        }
         let value = scripted.executor.value(&scripted.key);
         assert_eq!(value, model.value(), "{}", context());
         hinted = expected.map_or(0, |verdict| hint(&verdict));
@@ -154,12 +164,13 @@ fn nothing_is_forgotten_too_early_on_the_servers_clock() {
 #[test]
 fn long_logs_and_lists_of_permits_are_the_kernels_bit_for_bit() {
     let log: Rule = SlidingLog::new(250, Micros::SECOND).unwrap().into();
-    let held: Rule = Concurrency::new(250, Micros::SECOND, 0).unwrap().into();
+    let held: Rule = Concurrency::new(250, Micros::SECOND, 40).unwrap().into();
     for seed in 0..120 {
         let mut rng = Rng::with_seed(seed);
         let rules = RuleSet::single("a", if seed % 2 == 0 { log.clone() } else { held.clone() });
         let (origin, states) = (RuleOrigin::default(), States::default());
-        let mut model = Model { rules: rules.clone(), written_by: rules, origin, states };
+        let (written_by, called) = (rules.clone(), Vec::new());
+        let mut model = Model { rules, written_by, origin, states, called };
         let mut scripted = Scripted::new(lua::redis(), ScriptClock::Given);
         scripted.start(&model.rules);
         let (mut now, mut longest) = (1_800_000_000_000_000, 0);

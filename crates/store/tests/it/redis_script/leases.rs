@@ -25,6 +25,9 @@ const HISTORIES_IN_REDIS: u64 = 300;
 
 const STEPS_PER_HISTORY: u64 = 60;
 
+/// A window whose count is 2^53 after an edit, peeked while permits are out.
+const FULL_BESIDE_LEASES: u64 = 2_305_844_062_995_897_292;
+
 /// The kernel with a store's memory.
 struct Model {
     rules: RuleSet,
@@ -274,6 +277,12 @@ fn histories(part: u64, executor: impl Executor, few: u64) {
     }
     println!("{count} histories; known, new, void, lost, full: {found:?}");
     assert!(found.iter().all(|times| *times > 0), "not everything happened: {found:?}");
+}
+
+#[test]
+fn a_history_in_which_less_than_nothing_is_left() {
+    let mut scripted = Scripted::new(lua::redis(), ScriptClock::Given);
+    history(&mut scripted, FULL_BESIDE_LEASES, &mut [0; 5]);
 }
 
 #[test]

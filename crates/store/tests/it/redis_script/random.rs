@@ -6,9 +6,9 @@ use sluicegate_kernel::limits::{
     BUCKETS_MAX, COST_MAX, HOLDERS_MAX, LOG_ENTRIES_MAX, PERIOD_MAX_US, PERMITS_MAX, SPAN_MAX_US,
 };
 use sluicegate_kernel::{
-    Carry, Concurrency, Cost, FixedWindow, LeakyBucket, Micros, NamedRule, PermitId, Rate, Rule,
-    RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
-    Verb, Window,
+    Carry, Concurrency, Cost, FixedWindow, LeakyBucket, Micros, NamedRule, PermitId, ProcessId,
+    Rate, Rule, RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup,
+    TokenBucket, Verb, Window,
 };
 use sluicegate_store::redis::codec::INSTANT_MAX_US;
 
@@ -141,11 +141,14 @@ pub(crate) fn verb_of_many(rng: &mut Rng, rules: &RuleSet) -> Verb {
     let most = if rng.u32(0..20) == 0 { 150 } else { 3 };
     let cost = Cost::new(rng.u64(1..=most)).unwrap();
     let permit = PermitId(rng.u128(0..200));
+    let process = ProcessId(rng.u64(0..20));
     let holds_permits = rules.rules()[0].rule.holds_permits();
     match rng.u32(0..20) {
         0 | 1 => Verb::Peek { cost },
         2 | 3 if holds_permits => Verb::Release { permit },
         4 | 5 if holds_permits => Verb::Renew { permit },
+        6 if holds_permits => Verb::Leave { permit, process },
+        7..=13 if holds_permits => Verb::Wait { cost, permit, process },
         2 => Verb::Refund { cost },
         3 if !holds_permits => Verb::AtMost { cost },
         _ if holds_permits => Verb::Acquire { cost, permit },
@@ -169,6 +172,7 @@ fn cost(rng: &mut Rng, rules: &RuleSet) -> Cost {
 pub(crate) fn verb(rng: &mut Rng, rules: &RuleSet) -> Verb {
     let holds_permits = rules.rules().iter().any(|named| named.rule.holds_permits());
     let (cost, permit) = (cost(rng, rules), PermitId(rng.u128(0..6)));
+    let process = ProcessId(rng.u64(0..3));
     let odd = rng.u32(0..40) == 0;
     match (rng.u32(0..20), holds_permits != odd) {
         (0, _) => Verb::Reset,
@@ -176,6 +180,8 @@ pub(crate) fn verb(rng: &mut Rng, rules: &RuleSet) -> Verb {
         (3..=4, _) => Verb::Peek { cost },
         (5..=7, true) => Verb::Release { permit },
         (8..=9, true) => Verb::Renew { permit },
+        (10, true) => Verb::Leave { permit, process },
+        (11..=15, true) => Verb::Wait { cost, permit, process },
         (_, true) => Verb::Acquire { cost, permit },
         (5..=8, false) => {
             let waits = [0, rng.u64(0..10_000_000), SPAN_MAX_US, u64::MAX];

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sluicegate_conformance::{LeasingSubject, Subject};
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{LeaseReply, Moment, RuleSet, Unsupported, Verb, Verdict};
+use sluicegate_kernel::{Called, LeaseReply, Moment, RuleSet, Unsupported, Verb, Verdict};
 use sluicegate_store::RuleOrigin;
 use sluicegate_store::redis::codec::{
     Generation, PreviousRules, RulesBlob, ScriptClock, ScriptReply, ScriptRequest, Stamp,
@@ -31,13 +31,15 @@ pub(crate) struct Scripted<E> {
     keys: u64,
     rules: Option<RuleSet>,
     history: HashMap<Generation, RulesBlob>,
+    /// The waiting requests that the last decision calls.
+    pub(crate) called: Vec<Called>,
 }
 
 impl<E: Executor> Scripted<E> {
     pub(crate) fn new(executor: E, clock: ScriptClock) -> Self {
-        let (key, history) = (String::new(), HashMap::new());
+        let (key, history, called) = (String::new(), HashMap::new(), Vec::new());
         let origin = RuleOrigin::default();
-        Self { executor, clock, origin, key, keys: 0, rules: None, history }
+        Self { executor, clock, origin, key, keys: 0, rules: None, history, called }
     }
 
     /// Returns the script's answer to one request, with the calls of a client.
@@ -94,7 +96,10 @@ impl<E: Executor> Subject for Scripted<E> {
 
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
         match self.ask(verb, at) {
-            ScriptReply::Decided(answer) => Ok(answer.verdict),
+            ScriptReply::Decided(answer) => {
+                self.called = answer.called;
+                Ok(answer.verdict)
+            }
             ScriptReply::Unsupported(unsupported) => Err(unsupported),
             other => panic!("{other:?}"),
         }

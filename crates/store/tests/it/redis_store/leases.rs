@@ -11,7 +11,7 @@ use sluicegate_store::redis::{RedisConfig, RedisStore};
 use sluicegate_store::{Charge, Debt, Permits, Quota, RuleOrigin, Store, StoreError, StoreRequest};
 use sluicegate_testkit::{Cluster, ClusterOptions, FaultProxy, Faults, Options, RedisServer, need};
 
-use crate::redis_store::{ask_as, bucket, connect, passed, version};
+use crate::redis_store::{ask_as, bucket, connect, passed, passed_as, version};
 
 const NOW: Micros = Micros::from_secs(1_800_000_000);
 
@@ -214,6 +214,29 @@ async fn a_holder_under_rules_that_were_replaced_keeps_what_it_may_be_spending()
     assert_eq!((grant.kept, grant.granted), (10, 3), "what requests wait for, and no more");
     let later = ask_as(version(2), &store, b"k", (&new, &verb), NOW).await.expect("an answer");
     assert_eq!(later.decision.remaining, 25, "20 of 30 were spent, 13 are out, and two checks");
+}
+
+#[tokio::test]
+async fn usage_that_a_holder_knows_from_replaced_rules_is_not_charged_under_later_ones() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await;
+    let (old, new) = (bucket(1, 100), bucket(1, 60));
+    let verb = Verb::Check { cost: Cost::ONE };
+    let quota = Quota::default();
+    let of =
+        |rules, origin| StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
+    assert_eq!(passed_as(version(1), &store, b"k", (&old, 20), NOW).await, 20);
+    let message = first(1, 30);
+    let grant = lease(&store, &of(&old, version(1)), &message, NOW).await;
+    assert_eq!(grant.hint.used[0], 20);
+    redis.cli(&["FLUSHALL"]).await.expect("it answers");
+    assert_eq!(passed_as(version(2), &store, b"k", (&new, 1), NOW).await, 1);
+    let message = next(&message, &grant, 30, 0);
+    let grant = lease(&store, &of(&old, version(1)), &message, NOW).await;
+    assert_eq!((grant.kept, grant.found), (30, Found::Lost));
+    let peek = Verb::Peek { cost: Cost::ONE };
+    let later = ask_as(version(2), &store, b"k", (&new, &peek), NOW).await.expect("an answer");
+    assert_eq!(later.decision.remaining, 60 - 30 - 1, "30 are out, and one check");
 }
 
 #[tokio::test]

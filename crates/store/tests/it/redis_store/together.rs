@@ -9,7 +9,9 @@ use sluicegate_kernel::{
     Concurrency, Cost, FixedWindow, Micros, Moment, PermitId, RuleSet, SlidingLog, Verb,
 };
 use sluicegate_store::redis::RedisStore;
-use sluicegate_store::{Quota, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest};
+use sluicegate_store::{
+    Quota, RequestAt, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest,
+};
 use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need};
 
 use super::{bucket, connect, version};
@@ -19,12 +21,13 @@ type Line = (&'static [u8], Arc<RuleSet>, Verb);
 
 const AT: Micros = Micros::from_secs(1_800_000_000);
 
-fn requests(lines: &[Line], origin: RuleOrigin) -> Vec<(StoreRequest<'_>, Moment<'static>)> {
+fn requests(lines: &[Line], origin: RuleOrigin) -> Vec<RequestAt<'_>> {
     let quota = Quota::default();
     lines
         .iter()
         .map(|(key, rules, verb)| {
-            (StoreRequest { policy: "p", key, rules, verb, origin, quota }, Moment::new(AT))
+            let request = StoreRequest { policy: "p", key, rules, verb, origin, quota };
+            RequestAt { request, at: Moment::new(AT) }
         })
         .collect()
 }
@@ -36,7 +39,7 @@ async fn in_turn(
     origin: RuleOrigin,
 ) -> Vec<Result<String, String>> {
     let mut said = Vec::new();
-    for (request, at) in requests(lines, origin) {
+    for RequestAt { request, at } in requests(lines, origin) {
         said.push(shown(store.decide(&request, &at).await));
     }
     said
@@ -53,7 +56,7 @@ async fn together(
 
 async fn verdicts(
     store: &RedisStore,
-    requests: &[(StoreRequest<'_>, Moment<'_>)],
+    requests: &[RequestAt<'_>],
 ) -> Vec<Result<StoreAnswer, StoreError>> {
     let mut verdicts: Vec<_> = requests.iter().map(|_| None).collect();
     let mut hear = |place: usize, said| {
@@ -129,7 +132,8 @@ async fn requests_for_one_key_that_are_asked_at_once_are_decided_in_their_order(
             .into_iter()
             .for_each(|said| drop(said.expect("a verdict")));
         let requests = requests(&lines[1..], version(1));
-        let said = join_all(requests.iter().map(|(request, at)| store.decide(request, at))).await;
+        let said =
+            join_all(requests.iter().map(|asked| store.decide(&asked.request, &asked.at))).await;
         let passed =
             said.iter().map(|said| said.as_ref().expect("an answer").verdict.decision.allowed());
         let passed: Vec<bool> = passed.collect();
