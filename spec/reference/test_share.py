@@ -105,6 +105,14 @@ def vectors():
     # The clock goes back within the bucket in which Redis reported a full window: the report ends a window from now.
     minute = {"limit": 5, "window_us": 60 * SECOND_US, "align": "first"}
     lives.append(chosen("fixed_window", minute, [(50_000, "said", 5), (0, "check", 1), (59_999_999, "check", 1), (60_000_000, "check", 1)]))
+    # A refused first request leaves what the bucket started with.
+    started = {"rate": {"permits": 10, "period_us": SECOND_US}, "burst": 20, "initial": 15}
+    lives.append(chosen("token_bucket", started, [(0, "check", 16), (0, "check", 15), (0, "check", 1)]))
+    # After a pause no bucket of before counts, whatever place it had.
+    counter = {"limit": 10, "window_us": 10 * SECOND_US}
+    for gap in range(11, 24):
+        steps = [(place * SECOND_US, "check", 1) for place in range(10)] + [((9 + gap) * SECOND_US, "check", 1)] * 2
+        lives.append(chosen("sliding_counter", counter, [*steps, ((9 + gap) * SECOND_US, "at_most", 9)]))
     # Redis reports more than a limit that was lowered.
     for algorithm, params in RULES:
         if algorithm != "smooth_warmup" and params.get("burst") != 2**32:

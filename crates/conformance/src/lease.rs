@@ -125,7 +125,7 @@ pub struct MessageSpec {
     /// The lease is over by the holder's own clock.
     #[serde(skip_serializing_if = "is_default")]
     pub ended: bool,
-    /// When permits were spent, oldest first.
+    /// Times at which permits were spent, oldest first.
     #[serde(skip_serializing_if = "is_default")]
     pub marks: Vec<MarkSpec>,
     /// State of the key from an earlier answer.

@@ -22,9 +22,10 @@ pub(crate) fn rule_set(specs: &[RuleSpec], carry: Option<Carry>) -> Result<RuleS
 
 fn named_rule(spec: &RuleSpec) -> Result<NamedRule, String> {
     let RuleSpec { name, algorithm, params } = spec;
-    let known = algorithms().iter().find(|(known, ..)| known == algorithm);
-    let (_, _, table) = known.ok_or_else(|| format!("unknown algorithm `{algorithm}`"))?;
-    let params = parse(params, table).map_err(|problem| format!("rule `{name}`: {problem}"))?;
+    let known = algorithms().iter().find(|known| known.name == algorithm);
+    let known = known.ok_or_else(|| format!("unknown algorithm `{algorithm}`"))?;
+    let params =
+        parse(params, known.params).map_err(|problem| format!("rule `{name}`: {problem}"))?;
     let rule = Rule::from_params(algorithm, &params)
         .expect("the algorithm was found in the registry")
         .map_err(|error| format!("rule `{name}`: {error}"))?;

@@ -176,7 +176,7 @@ pub struct Answer {
     pub limit: u64,
     /// Permits left under that rule after this decision.
     pub remaining: u64,
-    /// When a refused request can pass; 0 if allowed, null if never.
+    /// Time after which a refused request can pass; 0 if allowed, null if never.
     pub retry_after_us: Option<u64>,
     /// The time until that rule's budget is full again.
     pub reset_after_us: u64,

@@ -8,7 +8,7 @@ use std::fs;
 use sluicegate_conformance::{
     Expect, Kernel, Op, Vector, VectorError, bless, load, run, schema, schema_path, to_json,
 };
-use sluicegate_kernel::algorithm::algorithms;
+use sluicegate_kernel::algorithm::{AlgorithmInfo, algorithms};
 use sluicegate_kernel::limits::UNITS_MAX;
 
 #[test]
@@ -29,7 +29,7 @@ fn every_algorithm_has_every_verb() {
         let ops = vector.steps.iter().map(|step| step.op);
         covered.entry(rule.algorithm.clone()).or_default().extend(ops);
     }
-    for (algorithm, ..) in algorithms() {
+    for AlgorithmInfo { name: algorithm, .. } in algorithms() {
         let ops = covered.remove(*algorithm).unwrap_or_default();
         let missing: Vec<_> = Op::ALL.into_iter().filter(|op| !ops.contains(op)).collect();
         assert!(missing.is_empty(), "{algorithm} lacks {missing:?}");
