@@ -134,7 +134,9 @@ pub mod store {
     /// A store in Redis or Valkey, which many servers share.
     #[cfg(feature = "redis")]
     pub mod redis {
-        pub use sluicegate_store::redis::{RedisConfig, RedisConfigError, RedisStore};
+        #[doc(hidden)]
+        pub use sluicegate_store::redis::RedisConfigError;
+        pub use sluicegate_store::redis::{RedisConfig, RedisStore};
     }
 }
 

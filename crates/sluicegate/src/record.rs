@@ -1,7 +1,9 @@
 //! Records of policies, as servers publish them (`spec/record.md`).
 
 use sluicegate_policy::{Fallback, Leases, Overflow, Policy};
-use sluicegate_store::redis::{PolicyRecord, RecordOverflow, RecordResponse, RecordSettings};
+use sluicegate_store::redis::{
+    KeyOverride, PolicyRecord, RecordOverflow, RecordResponse, RecordSettings,
+};
 
 /// Returns the record of `policy`: its compiled rules and settings, for programs that read no documents.
 ///
@@ -21,7 +23,11 @@ pub fn record_of(policy: &Policy) -> PolicyRecord {
         key: policy.key().iter().map(ToString::to_string).collect(),
     };
     let overrides = policy.overrides();
-    let overrides = overrides.map(|(key, own)| (key, &**own.rules().set(), own.until()));
+    let overrides = overrides.map(|(key, own)| KeyOverride {
+        key,
+        rules: own.rules().set(),
+        until: own.until(),
+    });
     PolicyRecord::new(settings, policy.rules().set(), overrides)
 }
 

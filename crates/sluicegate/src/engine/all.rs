@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::guard::takes;
-use super::request::OwnedRequest;
+use super::request::TakenPermits;
 use super::{Admission, Answer, DecideError, Limits, Observer, Patience, Request, Turn};
 
 /// The outcome of requests that were decided together.
@@ -147,25 +147,26 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         }
     }
 
-    /// Gives back what was taken, in a task of its own: so many permits of the budget of each request.
+    /// Gives back what was taken, in a task of its own.
     /// Returns the indexes of those that the store did not take back.
     /// `None`: there is no runtime to run it.
-    pub(super) fn give_back(
-        &self,
-        taken: Vec<(OwnedRequest, u64)>,
-    ) -> Option<JoinHandle<Vec<usize>>> {
+    pub(super) fn give_back(&self, taken: Vec<TakenPermits>) -> Option<JoinHandle<Vec<usize>>> {
         let (engine, label) = (Arc::clone(self.engine), self.label);
         Some(Handle::try_current().ok()?.spawn(async move {
             let turn = engine.turn_for(label);
             let mut kept = Vec::new();
-            for (place, (request, permits)) in taken.iter().enumerate().rev() {
+            for (place, TakenPermits { request, permits }) in taken.iter().enumerate().rev() {
                 let Ok(cost) = Cost::new(*permits) else { continue };
                 let request = request.borrow();
                 let policy = turn.policies.resolve(request.limits.name());
                 // What was taken here goes back, even where the app may not refund.
                 let owner = policy.filter(|policy| !policy.entrusts(request.app));
                 let app = owner.and_then(|policy| policy.owner()).or(request.app);
-                let (verb, patience) = (Verb::Refund { cost }, Patience::None);
+                let verb = match request.verb {
+                    Verb::Acquire { permit, .. } => Verb::Release { permit },
+                    _ => Verb::Refund { cost },
+                };
+                let patience = Patience::None;
                 if turn.decide(&Request { app, verb, patience, ..request }).await.is_err() {
                     kept.push(place);
                 }
@@ -211,8 +212,8 @@ impl<S: Store + 'static, O: Observer> ChargedBatch<'_, '_, S, O> {
     /// # Errors
     /// The first [`DecideError`]; a refusal is an answer, not an error.
     pub async fn decide(&mut self, places: &[usize]) -> Result<Vec<Admission>, DecideError> {
-        let asked: Vec<_> = places.iter().map(|place| self.requests[*place].clone()).collect();
-        let decided = self.turn.decide_each(&asked).await;
+        let requests: Vec<_> = places.iter().map(|place| self.requests[*place].clone()).collect();
+        let decided = self.turn.decide_each(&requests).await;
         for (place, decided) in places.iter().zip(&decided) {
             if let Ok(admission) = decided {
                 self.record(*place, admission);
@@ -256,7 +257,10 @@ impl<S: Store + 'static, O: Observer> ChargedBatch<'_, '_, S, O> {
     }
 
     fn spawn_refund(&self, taken: &[(usize, u64)]) -> Option<JoinHandle<Vec<usize>>> {
-        let of = |(place, permits): &(usize, u64)| (self.requests[*place].to_owned(), *permits);
+        let of = |(place, permits): &(usize, u64)| TakenPermits {
+            request: self.requests[*place].to_owned(),
+            permits: *permits,
+        };
         self.turn.give_back(taken.iter().map(of).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_kernel::{Decision, Micros, RuleSet, Verb, Verdict};
+use sluicegate_kernel::{Called, Decision, Micros, RuleSet, Verb, Verdict};
 use sluicegate_policy::{Fallback, Overflow, Policy, Rules};
 
 use super::Patience;
@@ -22,12 +22,14 @@ pub struct Answer {
 }
 
 /// A verdict, and the way in which it was made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ruling {
     pub(super) verdict: Verdict,
     pub(super) mode: Mode,
     /// See [`Answer::age`].
     pub(super) age: Micros,
+    /// Waiting requests of the key that would pass now.
+    pub(super) called: Vec<Called>,
 }
 
 /// The way in which a request was decided.
@@ -121,19 +123,19 @@ impl Mode {
 
 impl Ruling {
     pub(super) const fn by(mode: Mode, verdict: Verdict) -> Self {
-        Self { verdict, mode, age: Micros::ZERO }
+        Self { verdict, mode, age: Micros::ZERO, called: Vec::new() }
     }
 }
 
 impl From<LeasedDecision> for Ruling {
     fn from(LeasedDecision { verdict, age }: LeasedDecision) -> Self {
-        Self { verdict, mode: Mode::Leased, age }
+        Self { verdict, mode: Mode::Leased, age, called: Vec::new() }
     }
 }
 
 impl Answer {
-    pub(super) fn new(ruling: Ruling, rules: &Rules) -> Self {
-        let Ruling { verdict: Verdict { decision, rule }, mode, age } = ruling;
+    pub(super) fn new(ruling: &Ruling, rules: &Rules) -> Self {
+        let Ruling { verdict: Verdict { decision, rule }, mode, age, .. } = *ruling;
         Self { decision, mode, age, rules: Arc::clone(rules.set()), rule }
     }
 
@@ -178,7 +180,9 @@ impl Admission {
     ) -> Self {
         let is_gateway = matches!(patience, Patience::Gateway(_));
         let is_over = match verb {
-            Verb::Check { .. } | Verb::Acquire { .. } => !answer.decision.allowed(),
+            Verb::Check { .. } | Verb::Acquire { .. } | Verb::Wait { .. } => {
+                !answer.decision.allowed()
+            }
             Verb::Renew { .. } | Verb::Release { .. } => {
                 let is_shadow = |policy: &Arc<Policy>| *policy.overflow() == Overflow::Shadow;
                 !answer.decision.allowed() && policy.is_some_and(is_shadow)

@@ -29,24 +29,32 @@ pub(super) struct Booking<S: Store + 'static, O: Observer> {
     asking: Option<BoxFuture<'static, Result<Admission, DecideError>>>,
 }
 
+/// A turn of an engine that outlives its caller.
+pub(super) struct OwnedTurn<S: Store + 'static, O: Observer> {
+    pub(super) engine: Arc<Engine<S, O>>,
+    pub(super) policies: Arc<PolicySet>,
+    pub(super) now: Micros,
+    pub(super) label: O::Label,
+}
+
 impl<S: Store + 'static, O: Observer> Booking<S, O> {
     pub(super) fn new(turn: &Turn<'_, S, O>, request: &Request<'_>, verb: &Verb) -> Self {
         let (engine, policies) = (Arc::clone(turn.engine), Arc::clone(&turn.policies));
         let request = Arc::new(request.to_owned());
-        let (now, label) = (turn.now, turn.label);
-        let asking =
-            ask(Arc::clone(&engine), policies, (now, label), Arc::clone(&request), verb.clone());
+        let engine_of_turn = Arc::clone(&engine);
+        let turn = OwnedTurn { engine: engine_of_turn, policies, now: turn.now, label: turn.label };
+        let asking = ask(turn, Arc::clone(&request), verb.clone());
         Self { engine, request, asking: Some(Box::pin(asking)) }
     }
 }
 
-async fn ask<S: Store + 'static, O: Observer>(
-    engine: Arc<Engine<S, O>>,
-    policies: Arc<PolicySet>,
-    (now, label): (Micros, O::Label),
+/// Decides `request` by `verb`, and never delays it.
+pub(super) async fn ask<S: Store + 'static, O: Observer>(
+    turn: OwnedTurn<S, O>,
     request: Arc<OwnedRequest>,
     verb: Verb,
 ) -> Result<Admission, DecideError> {
+    let OwnedTurn { engine, policies, now, label } = turn;
     let request = request.borrow();
     let budget = ResolvedBudget::of(&policies, &request, now)?;
     let policies = Loaded::from_inner(Arc::clone(&policies));

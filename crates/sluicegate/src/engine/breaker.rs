@@ -1,8 +1,8 @@
 //! The breaker: stops calls to a store that does not answer.
 //!
 //! A decision waits for its store up to a deadline. While the store is gone, every decision would
-//! wait that long in vain; so after half of a second's calls have failed the breaker opens, and
-//! only a probe now and then finds out whether the store is back.
+//! wait that long in vain. So the breaker opens when half of the last second's calls have failed, if there
+//! were five or more. From then on only a probe now and then finds out whether the store is back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -47,6 +47,16 @@ const LATE_MAX: Micros = Micros::SECOND;
 /// Shortest interval between searches for accounts without a debt when there is no room.
 const SWEEP_EVERY: Micros = Micros::SECOND;
 
+/// A request that is decided here by a share of the budget.
+pub(super) struct SharedRequest<'r, F> {
+    pub(super) key: KeyHash,
+    pub(super) request: &'r StoreRequest<'r>,
+    /// The number of permits that stand for one, for a key without an account.
+    pub(super) nodes: u64,
+    /// Returns the verb in which each permit counts that many times.
+    pub(super) scaled: F,
+}
+
 /// The debts of all keys.
 #[derive(Debug, Default)]
 pub(super) struct Debts {
@@ -113,18 +123,17 @@ impl Debts {
         accounts.of.get(&key).is_some_and(|account| account.is_chargeable(at))
     }
 
-    /// Decides `request` on the permits in use here, and records its grant. Returns the verdict, and how many
-    /// permits stand for one. `nodes` is that number for a key without an account, `scaled` the verb in
-    /// which each permit counts that many times, and `known` the usage that the store last reported.
+    /// Decides a request on the permits in use here, and records its grant. Returns the verdict, and how many
+    /// permits stand for one. `known` is the usage that the store last reported.
     ///
     /// `None` decides nothing: the cost is out of range, or there is no room for another account.
     pub(super) fn decide(
         &self,
-        (key, request): (KeyHash, &StoreRequest<'_>),
-        (nodes, scaled): (u64, impl Fn(u64) -> Option<Verb>),
+        shared: SharedRequest<'_, impl Fn(u64) -> Option<Verb>>,
         at: &Moment<'_>,
         known: impl FnOnce(&Moment<'_>) -> States,
     ) -> Result<Option<(Verdict, u64)>, Unsupported> {
+        let SharedRequest { key, request, nodes, scaled } = shared;
         request.rules.supports(request.verb)?;
         let mut accounts = self.lock();
         let at = &accounts.in_turn(at);
@@ -221,7 +230,7 @@ impl Debts {
         &self,
         key: KeyHash,
         rules: &Arc<RuleSet>,
-        said: &[(usize, u64)],
+        reported: &[(usize, u64)],
         at: &Moment<'_>,
     ) {
         if self.len() == 0 {
@@ -230,7 +239,7 @@ impl Debts {
         let mut accounts = self.lock();
         let at = &accounts.in_turn(at);
         if let Some(account) = accounts.of.get_mut(&key) {
-            account.record_usage(rules, said, at);
+            account.record_usage(rules, reported, at);
         }
     }
 
@@ -355,7 +364,8 @@ mod tests {
         let (verb, origin, quota) = (check(cost), RuleOrigin::default(), Quota::default());
         let request = StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
         let scaled = |nodes| Some(check(cost * nodes));
-        let decided = debts.decide((key, &request), (nodes, scaled), at, |_| States::default());
+        let shared = SharedRequest { key, request: &request, nodes, scaled };
+        let decided = debts.decide(shared, at, |_| States::default());
         decided.expect("a check").expect("there is room").0.decision.allowed()
     }
 
@@ -486,8 +496,9 @@ mod tests {
         let (origin, quota, rules) = (RuleOrigin::default(), Quota::default(), &rules);
         let request = StoreRequest { policy: "p", key: b"k", rules, verb: &verb, origin, quota };
         let passes = |second| {
-            let (share, at) = ((1, |_| Some(verb.clone())), second_after_now(second));
-            let decided = debts.decide((key, &request), share, &at, |_| known.clone());
+            let (scaled, at) = (|_| Some(verb.clone()), second_after_now(second));
+            let shared = SharedRequest { key, request: &request, nodes: 1, scaled };
+            let decided = debts.decide(shared, &at, |_| known.clone());
             decided.expect("a check").expect("there is room").0.decision.allowed()
         };
         assert_eq!([0, 1].map(passes), [false, true]);

@@ -76,12 +76,12 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     pub async fn check_store(&self, request: &Request<'_>) -> Result<(), DecideError> {
         let budget = ResolvedBudget::of(&self.policies, request, self.now)?;
         let look = Verb::Peek { cost: Cost::ONE };
-        let asked = self.engine.ask_without_learning(&budget, &look, self.now).await;
+        let answer = self.engine.ask_without_learning(&budget, &look, self.now).await;
         if let Some(guard) = &self.engine.guard {
             // Record a store that is back, so that the change that follows does not find the breaker open.
-            guard.note_answer(asked.as_ref().map(drop), self.now);
+            guard.note_answer(answer.as_ref().map(drop), self.now);
         }
-        Ok(asked.map(drop)?)
+        Ok(answer.map(drop)?)
     }
 
     /// Returns the lease of the key of `budget`, with the store's part if the store answers.
@@ -165,7 +165,8 @@ fn cost_of(verb: &Verb) -> Cost {
         | Verb::AtMost { cost }
         | Verb::Peek { cost }
         | Verb::Refund { cost }
-        | Verb::Acquire { cost, .. } => cost,
-        Verb::Reset | Verb::Release { .. } | Verb::Renew { .. } => Cost::ONE,
+        | Verb::Acquire { cost, .. }
+        | Verb::Wait { cost, .. } => cost,
+        Verb::Reset | Verb::Release { .. } | Verb::Leave { .. } | Verb::Renew { .. } => Cost::ONE,
     }
 }

@@ -1,4 +1,5 @@
-//! Decisions while the store does not answer, by the policy's `on_store_failure`.
+//! Decisions without the store: by the policy's `on_store_failure` while it does not answer, and refusals of requests
+//! that an overloaded store did not decide. [`Share`] also keeps what they need of the store's answers.
 //!
 //! **`local`**: this node enforces its share. Among n nodes every permit counts n times against the
 //! whole limit: a request of cost c is charged c·n, so a node lets `burst/n` pass at once and
@@ -25,7 +26,7 @@ use sluicegate_kernel::{
 };
 use sluicegate_store::{KeyHash, Permits, StoreAnswer, StoreRequest};
 
-use super::debts::Debts;
+use super::debts::{Debts, SharedRequest};
 use super::known_usage::KnownUsage;
 
 /// Time until the next try when nothing is known: the store may be back by then.
@@ -33,6 +34,16 @@ const ASK_AGAIN: Micros = Micros::SECOND;
 
 /// Time until the next try while the store is overloaded: some deadlines later.
 const SHED_RETRY: Micros = Micros::from_millis(100);
+
+/// Permits of a lease that are spent.
+#[derive(Clone, Copy)]
+pub(super) struct SpentPermits<'m> {
+    pub(super) permits: u64,
+    /// The instant of the request that is decided, which may have waited since.
+    pub(super) at: &'m Moment<'m>,
+    /// The present: permits spent meanwhile count in its window.
+    pub(super) now: &'m Moment<'m>,
+}
 
 /// This node's part of every budget.
 #[derive(Debug)]
@@ -77,23 +88,17 @@ impl Share {
         answer: &StoreAnswer,
         at: &Moment<'_>,
     ) {
-        let StoreAnswer { verdict: Verdict { decision, rule }, in_use } = answer;
+        let StoreAnswer { verdict: Verdict { decision, rule }, in_use, .. } = answer;
         let of_decider = [(*rule, decision.limit.saturating_sub(decision.remaining))];
-        let said = if in_use.is_empty() { &of_decider[..] } else { in_use };
-        self.known.record_usage(key, request.rules, said, at);
-        self.debts.record_usage(key, request.rules, said, at);
+        let reported = if in_use.is_empty() { &of_decider[..] } else { in_use };
+        self.known.record_usage(key, request.rules, reported, at);
+        self.debts.record_usage(key, request.rules, reported, at);
     }
 
-    /// Records that at least `permits` are in use under each rule: permits of a lease are spent after the
-    /// store's last report. A request that has waited since `at` is decided as of then; but permits spent
-    /// meanwhile count in the window of `now`.
-    pub(super) fn raise_usage(
-        &self,
-        key: KeyHash,
-        rules: &Arc<RuleSet>,
-        permits: u64,
-        (at, now): (&Moment<'_>, &Moment<'_>),
-    ) {
+    /// Records that at least so many permits are in use under each rule: permits of a lease are spent after the
+    /// store's last report.
+    pub(super) fn raise_usage(&self, key: KeyHash, rules: &Arc<RuleSet>, spent: SpentPermits<'_>) {
+        let SpentPermits { permits, at, now } = spent;
         let raise = |is_meant: fn(&Rule) -> bool, at: &Moment<'_>| {
             let used = self.known.in_use(key, rules, at).into_iter().zip(rules.rules()).enumerate();
             let used = used.filter(|(_, (_, named))| is_meant(&named.rule));
@@ -118,7 +123,8 @@ impl Share {
     ) -> Result<Verdict, Unsupported> {
         let known = |at: &Moment<'_>| self.known.states(key, request.rules, at);
         let scaled = |nodes| scaled(request.verb, nodes);
-        match self.debts.decide((key, request), (self.nodes(), scaled), at, known)? {
+        let shared = SharedRequest { key, request, nodes: self.nodes(), scaled };
+        match self.debts.decide(shared, at, known)? {
             Some((verdict, nodes)) => Ok(in_permits(request, verdict, nodes)),
             None => denied(request, Retry::After(ASK_AGAIN)),
         }
@@ -137,7 +143,8 @@ impl Share {
         {
             let known = |at: &Moment<'_>| self.known.states(key, request.rules, at);
             let scaled = |nodes| scaled(&Verb::AtMost { cost }, nodes);
-            if self.debts.decide((key, request), (1, scaled), at, known)?.is_none() {
+            let shared = SharedRequest { key, request, nodes: 1, scaled };
+            if self.debts.decide(shared, at, known)?.is_none() {
                 self.debts.lose(cost);
             }
         }
@@ -158,8 +165,13 @@ fn scaled(verb: &Verb, nodes: u64) -> Option<Verb> {
         Verb::AtMost { cost } => Verb::AtMost { cost: scaled(cost)? },
         Verb::Peek { cost } => Verb::Peek { cost: scaled(cost)? },
         Verb::Refund { cost } => Verb::Refund { cost: scaled(cost)? },
-        Verb::Acquire { cost, permit } => Verb::Acquire { cost: scaled(cost)?, permit },
-        Verb::Reset | Verb::Release { .. } | Verb::Renew { .. } => verb.clone(),
+        // Without the store, requests wait in their processes.
+        Verb::Acquire { cost, permit } | Verb::Wait { cost, permit, .. } => {
+            Verb::Acquire { cost: scaled(cost)?, permit }
+        }
+        Verb::Reset | Verb::Release { .. } | Verb::Leave { .. } | Verb::Renew { .. } => {
+            verb.clone()
+        }
     })
 }
 
@@ -221,7 +233,8 @@ fn cost_of(request: &StoreRequest<'_>) -> Option<Cost> {
         | Verb::AtMost { cost }
         | Verb::Peek { cost }
         | Verb::Refund { cost }
-        | Verb::Acquire { cost, .. } => Some(cost),
-        Verb::Reset | Verb::Release { .. } | Verb::Renew { .. } => None,
+        | Verb::Acquire { cost, .. }
+        | Verb::Wait { cost, .. } => Some(cost),
+        Verb::Reset | Verb::Release { .. } | Verb::Leave { .. } | Verb::Renew { .. } => None,
     }
 }

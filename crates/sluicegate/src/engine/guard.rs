@@ -20,20 +20,20 @@ use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, Verb, Verdict};
 use sluicegate_policy::{OnOverload, OnStoreFailure};
 use sluicegate_store::{
-    Charge, Debt, Executed, KeyHash, Quota, RuleOrigin, Store, StoreAnswer, StoreError,
+    Charge, Debt, Executed, KeyHash, Quota, RequestAt, RuleOrigin, Store, StoreAnswer, StoreError,
     StoreRequest,
 };
 
 use super::account::{Billed, Debtor};
 use super::breaker::Breaker;
-use super::conditions::{Conditions, FailurePolicy};
+use super::conditions::{Conditions, RequestWithConditions, WithoutStore};
 use super::debts::Uncharged;
 use super::deny_cache::DenyCache;
 use super::fallback::{self, Share};
 use super::repair::Repair;
 use super::turn::{ask_store, ask_store_each};
 use super::{Mode, Ruling, StoreFailure};
-use crate::lease::{LeaseTerms, Leasing, Outcome as Waited, QueueTicket};
+use crate::lease::{LeaseTerms, Leasing, QueueTicket, WaitOutcome};
 
 /// Most questions to the store for one request: to clear up a debt that was perhaps charged, for the
 /// decision, and again if others were admitted here meanwhile.
@@ -42,6 +42,13 @@ const ASKED_MAX: usize = 4;
 /// Mean pause before an overloaded store is asked again: about a deadline, in which it works off its
 /// queue.
 const OVERLOAD_PAUSE: Micros = Micros::from_millis(20);
+
+/// Rules, and where they come from.
+#[derive(Clone, Copy)]
+pub(super) struct OriginatedRules<'r> {
+    pub(super) rules: &'r Arc<RuleSet>,
+    pub(super) origin: RuleOrigin,
+}
 
 /// The state that an engine keeps for a store that may fail.
 #[derive(Debug)]
@@ -59,7 +66,7 @@ pub(super) struct GuardedRequest<'a> {
     pub(super) key: KeyHash,
     pub(super) request: &'a StoreRequest<'a>,
     /// `None`: then there is no decision.
-    pub(super) otherwise: Option<FailurePolicy>,
+    pub(super) without_store: Option<WithoutStore>,
     pub(super) lease: Option<LeaseTerms<'a>>,
     pub(super) at: &'a Moment<'a>,
 }
@@ -100,7 +107,7 @@ impl StoreGuard {
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Option<Result<Ruling, StoreError>> {
-        let Conditions { otherwise, lease } = conditions;
+        let Conditions { without_store, lease } = conditions;
         let question = self.guarded(conditions, request, at);
         let GuardedRequest { key, .. } = question;
         if let (Some(leasing), Some(_)) = (&self.leasing, lease) {
@@ -117,8 +124,8 @@ impl StoreGuard {
         if let Some(verdict) = self.denials.find(key, request, at.now()) {
             return Some(Ok(Ruling::by(Mode::Remembered, verdict)));
         }
-        let otherwise = otherwise?;
-        let is_patient = otherwise.on_overload != OnOverload::Refuse;
+        let without_store = without_store?;
+        let is_patient = without_store.on_overload != OnOverload::Refuse;
         if is_patient || is_refund(request.verb) || self.breaker.is_open() {
             return None;
         }
@@ -129,7 +136,7 @@ impl StoreGuard {
         Some(self.shed(question, error))
     }
 
-    /// Decides `request` on `store`, or without it by `conditions.otherwise`.
+    /// Decides `request` on `store`, or without it by `conditions.without_store`.
     pub(super) async fn decide(
         &self,
         store: &impl Store,
@@ -140,7 +147,7 @@ impl StoreGuard {
         let question = self.guarded(conditions, request, at);
         let local = match self.decide_locally(question) {
             LocalDecision::Pending(place) => {
-                self.waited(question, place.await.unwrap_or(Waited::Ask))
+                self.waited(question, place.await.unwrap_or(WaitOutcome::Ask))
             }
             local => local,
         };
@@ -155,11 +162,13 @@ impl StoreGuard {
     pub(super) async fn decide_each(
         &self,
         store: &impl Store,
-        requests: &[(Conditions<'_>, StoreRequest<'_>, Moment<'_>)],
+        requests: &[RequestWithConditions<'_>],
     ) -> Vec<Result<Ruling, StoreError>> {
         let questions = requests.iter();
         let questions: Vec<_> = questions
-            .map(|(conditions, request, at)| self.guarded(*conditions, request, at))
+            .map(|RequestWithConditions { conditions, asked: RequestAt { request, at } }| {
+                self.guarded(*conditions, request, at)
+            })
             .collect();
         let questions = &*questions;
         let mut decided: Vec<_> = questions.iter().map(|_| None).collect();
@@ -177,7 +186,7 @@ impl StoreGuard {
         let asking_alone = alone.into_iter().map(|(place, waits)| async move {
             let question = questions[place];
             let local = match waits {
-                Some(waits) => self.waited(question, waits.await.unwrap_or(Waited::Ask)),
+                Some(waits) => self.waited(question, waits.await.unwrap_or(WaitOutcome::Ask)),
                 None => LocalDecision::AskStore,
             };
             let decided = match local {
@@ -188,7 +197,7 @@ impl StoreGuard {
         });
         let asking_alone: Vec<BoxFuture<'_, _>> =
             asking_alone.map(|asking| Box::pin(asking) as _).collect();
-        let asks = together.iter().map(|place| (requests[*place].1, requests[*place].2));
+        let asks = together.iter().map(|place| requests[*place].asked);
         let asks: Vec<_> = asks.collect();
         let asking_together = async {
             let (mut answered, mut left) = (Vec::with_capacity(asks.len()), Vec::new());
@@ -228,12 +237,12 @@ impl StoreGuard {
 
     fn guarded<'a>(
         &self,
-        Conditions { otherwise, lease }: Conditions<'a>,
+        Conditions { without_store, lease }: Conditions<'a>,
         request: &'a StoreRequest<'a>,
         at: &'a Moment<'a>,
     ) -> GuardedRequest<'a> {
         let key = self.share.hash(request.policy, request.key);
-        GuardedRequest { key, request, otherwise, lease, at }
+        GuardedRequest { key, request, without_store, lease, at }
     }
 
     /// Returns whether the store must charge a debt or be repaired before it decides, or may be asked more than
@@ -248,12 +257,12 @@ impl StoreGuard {
     /// Returns whether `verdict` grants something although the key still owes.
     fn is_unpaid_for(&self, question: GuardedRequest<'_>, verdict: &Verdict) -> bool {
         let GuardedRequest { key, request, at, .. } = question;
-        let is_granted = verdict.decision.allowed() && takes(request.verb);
+        let is_granted = verdict.decision.granted() > 0 && takes(request.verb);
         is_granted && self.share.debts().has_debt(key, at)
     }
 
     /// Decides without the store if it can, in this order: permits are leased here or on their way, the refusal is
-    /// known, the permit was granted here, or the breaker is open.
+    /// known, the permit was granted here while the store was away, or the breaker is open.
     pub(super) fn decide_locally(&self, question: GuardedRequest<'_>) -> LocalDecision {
         match self.by_lease(question) {
             LocalDecision::AskStore => self.decide_beside_leases(question),
@@ -282,14 +291,15 @@ impl StoreGuard {
         question: GuardedRequest<'_>,
         asked: Result<StoreAnswer, StoreError>,
     ) -> Result<Ruling, StoreError> {
-        let GuardedRequest { key, request, otherwise, at, .. } = question;
+        let GuardedRequest { key, request, without_store, at, .. } = question;
         let now = at.now();
         match asked {
             Ok(answer) => {
                 self.breaker.record_success(now);
                 self.denials.insert(key, request, now, &answer.verdict);
                 self.share.record_usage(key, request, &answer, at);
-                Ok(Ruling::by(Mode::Store, self.beside_lease(question, answer.verdict)))
+                let ruling = Ruling::by(Mode::Store, self.beside_lease(question, answer.verdict));
+                Ok(Ruling { called: answer.called, ..ruling })
             }
             Err(error @ StoreError::Unavailable { .. }) => {
                 self.breaker.record_failure(now);
@@ -303,14 +313,14 @@ impl StoreGuard {
             // It answers others: this engine's share is not granted beside what they take there.
             Err(error @ StoreError::Unreadable { .. }) => {
                 self.breaker.record_success(now);
-                let deny = |said: FailurePolicy| match said.on_failure {
+                let deny = |settings: WithoutStore| match settings.on_failure {
                     OnStoreFailure::Local => {
-                        FailurePolicy { on_failure: OnStoreFailure::Deny, ..said }
+                        WithoutStore { on_failure: OnStoreFailure::Deny, ..settings }
                     }
-                    _ => said,
+                    _ => settings,
                 };
-                let otherwise = otherwise.map(deny);
-                self.decide_by_failure_policy(GuardedRequest { otherwise, ..question }, error)
+                let without_store = without_store.map(deny);
+                self.decide_by_failure_policy(GuardedRequest { without_store, ..question }, error)
             }
             // It was not asked.
             Err(error @ StoreError::TooDear(_)) => Err(error),
@@ -322,8 +332,8 @@ impl StoreGuard {
     }
 
     /// Records the result of a question that was put to the store alone, at `now`.
-    pub(super) fn note_answer(&self, asked: Result<(), &StoreError>, now: Micros) {
-        match asked {
+    pub(super) fn note_answer(&self, result: Result<(), &StoreError>, now: Micros) {
+        match result {
             Err(StoreError::Unavailable { .. }) => self.breaker.record_failure(now),
             // It was not asked.
             Err(StoreError::TooDear(_)) => {}
@@ -337,7 +347,8 @@ impl StoreGuard {
         store: &impl Store,
         question: GuardedRequest<'_>,
     ) -> Result<StoreAnswer, StoreError> {
-        let Some(FailurePolicy { on_overload: OnOverload::Wait { max }, .. }) = question.otherwise
+        let Some(WithoutStore { on_overload: OnOverload::Wait { max }, .. }) =
+            question.without_store
         else {
             return self.ask(store, question).await;
         };
@@ -446,9 +457,10 @@ impl StoreGuard {
         &self,
         store: &impl Store,
         debtor: &Debtor,
-        (rules, origin): (&Arc<RuleSet>, RuleOrigin),
+        rules: OriginatedRules<'_>,
         at: &Moment<'_>,
     ) {
+        let OriginatedRules { rules, origin } = rules;
         let verb = Verb::Peek { cost: Cost::ONE };
         let (policy, key) = (&*debtor.policy, &*debtor.key);
         let request =
@@ -494,14 +506,14 @@ impl StoreGuard {
 
     pub(super) fn shed(
         &self,
-        GuardedRequest { key, request, otherwise, .. }: GuardedRequest<'_>,
+        GuardedRequest { key, request, without_store, .. }: GuardedRequest<'_>,
         error: StoreError,
     ) -> Result<Ruling, StoreError> {
         if is_refund(request.verb) {
             self.denials.forget(key);
             return Err(error);
         }
-        match otherwise {
+        match without_store {
             None => Err(error),
             Some(_) => Ok(Ruling::by(Mode::Shed, fallback::shed(request)?)),
         }
@@ -512,13 +524,13 @@ impl StoreGuard {
         question: GuardedRequest<'_>,
         error: StoreError,
     ) -> Result<Ruling, StoreError> {
-        let GuardedRequest { key, request, otherwise, at, .. } = question;
+        let GuardedRequest { key, request, without_store, at, .. } = question;
         if is_refund(request.verb) {
             // A caller that gives something back must learn that the store did not take it.
             self.denials.forget(key);
             return Err(error);
         }
-        let Some(FailurePolicy { on_failure, .. }) = otherwise else { return Err(error) };
+        let Some(WithoutStore { on_failure, .. }) = without_store else { return Err(error) };
         if on_failure != OnStoreFailure::Deny {
             self.retire_lease(question);
         }
@@ -533,7 +545,7 @@ impl StoreGuard {
 impl GuardedRequest<'_> {
     /// Returns whether it waits for an overloaded store.
     pub(super) fn is_patient(&self) -> bool {
-        self.otherwise.is_some_and(|said| said.on_overload != OnOverload::Refuse)
+        self.without_store.is_some_and(|settings| settings.on_overload != OnOverload::Refuse)
     }
 }
 
@@ -560,11 +572,22 @@ fn given_up() -> StoreError {
 pub(super) const fn takes(verb: &Verb) -> bool {
     matches!(
         verb,
-        Verb::Check { .. } | Verb::Reserve { .. } | Verb::AtMost { .. } | Verb::Acquire { .. }
+        Verb::Check { .. }
+            | Verb::Reserve { .. }
+            | Verb::AtMost { .. }
+            | Verb::Acquire { .. }
+            | Verb::Wait { .. }
     )
 }
 
 /// Returns whether `verb` gives back or renews a grant of the store, so that only the store can answer it.
 fn is_refund(verb: &Verb) -> bool {
-    matches!(verb, Verb::Refund { .. } | Verb::Reset | Verb::Release { .. } | Verb::Renew { .. })
+    matches!(
+        verb,
+        Verb::Refund { .. }
+            | Verb::Reset
+            | Verb::Release { .. }
+            | Verb::Leave { .. }
+            | Verb::Renew { .. }
+    )
 }

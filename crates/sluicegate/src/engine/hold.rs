@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A `reserve` brings its own wait along, so `queue` does not apply to it; the other overflows treat it like a
-//! check. The same holds for an `acquire`, whose policies have no `queue`: places are not waited for.
+//! check. An `acquire` waits for a permit in the queue of its rules (`acquire.rs`).
 //!
 //! **Queue.** Rules that book the future (`token_bucket`, `leaky_bucket`, Guava's two) return at once
 //! how long the request must be delayed, and it is delayed here. Other rules are asked again after
@@ -30,7 +30,7 @@ use sluicegate_store::Store;
 use tokio::time::Instant;
 
 use super::booking::{Booking, vacate};
-use super::request::ResolvedBudget;
+use super::request::{ResolvedBudget, TakenPermits};
 use super::vacancies::{Claim, Vacancy};
 use super::{
     Admission, Answer, DecideError, Disposition, Engine, Observer, Patience, Request, Turn,
@@ -51,7 +51,7 @@ const TRIES_MAX: usize = 64;
 pub(super) struct HeldCount(AtomicUsize);
 
 /// The place of one delayed request in the count.
-struct HeldGuard<'a>(&'a HeldCount);
+pub(super) struct HeldGuard<'a>(&'a HeldCount);
 
 /// The turn of a delayed request. If the request is dropped, another may have it.
 struct BookedTurn<'a, S: Store + 'static, O: Observer> {
@@ -87,6 +87,17 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                     _ => Ok(Box::pin(self.hold(request, admission, max)).await),
                 }
             }
+            (_, &Verb::Acquire { permit, .. }) => {
+                if let Patience::Permit(_) = request.patience {
+                    budget.rules.set().supports_waiting()?;
+                }
+                match permit_wait(request.patience, budget) {
+                    Some(max_wait) => {
+                        Box::pin(self.acquire(request, permit, budget, max_wait)).await
+                    }
+                    None => self.decide_unheld(request, budget, &request.verb).await,
+                }
+            }
             _ => self.decide_unheld(request, budget, &request.verb).await,
         }
     }
@@ -98,8 +109,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         budget: &ResolvedBudget<'_>,
         verb: &Verb,
     ) -> Result<Admission, DecideError> {
-        let asked = self.engine.ask(budget, verb, budget.conditions(), self.now);
-        let answer = Answer::new(asked.await?, budget.rules);
+        let asking = self.engine.ask(budget, verb, budget.conditions(), self.now);
+        let answer = Answer::new(&asking.await?, budget.rules);
         Ok(Admission::new(answer, verb, request.patience, budget.policy))
     }
 
@@ -124,7 +135,10 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             }
         } else {
             // Without a store the booking lapses by itself.
-            self.give_back(vec![(request.to_owned(), admission.answer.charged())]);
+            self.give_back(vec![TakenPermits {
+                request: request.to_owned(),
+                permits: admission.answer.charged(),
+            }]);
         }
         let retry = Retry::After(wait.since(hold_max).max(Micros::new(1)));
         let decision = Decision { outcome: Outcome::Deny { retry }, ..decision };
@@ -199,7 +213,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     ) -> Result<Admission, DecideError> {
         match self.engine.ask_at_once(budget, verb, self.now) {
             Some(ruling) => {
-                let answer = Answer::new(ruling?, budget.rules);
+                let answer = Answer::new(&ruling?, budget.rules);
                 Ok(Admission::new(answer, verb, request.patience, budget.policy))
             }
             None => Booking::new(self, request, verb).await,
@@ -218,7 +232,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
 
 impl<S, O: Observer> Engine<S, O> {
     /// Lets `span` pass, by the engine's clock if that is virtual.
-    async fn pass_time(&self, span: Micros) {
+    pub(super) async fn pass_time(&self, span: Micros) {
         if !self.clock.is_virtual() {
             return tokio::time::sleep(span.into()).await;
         }
@@ -239,8 +253,26 @@ impl<S, O: Observer> Engine<S, O> {
     }
 }
 
+/// The longest wait for a permit; `None` if the request does not wait for one.
+pub(super) fn permit_wait(patience: Patience, budget: &ResolvedBudget<'_>) -> Option<Micros> {
+    if !budget.rules.set().queues() {
+        return None;
+    }
+    // Under `shadow` nothing is delayed.
+    if budget.policy.is_some_and(|policy| *policy.overflow() == Overflow::Shadow) {
+        return None;
+    }
+    let wait = match patience {
+        Patience::None => None,
+        Patience::Policy => max_wait(budget),
+        Patience::Gateway(max) => max_wait(budget).map(|wait| wait.min(max)),
+        Patience::Permit(max) => Some(max),
+    };
+    wait.filter(|wait| *wait > Micros::ZERO)
+}
+
 /// The longest delay by the policy; `None` if its overflow is not `queue`.
-fn max_wait(budget: &ResolvedBudget<'_>) -> Option<Micros> {
+pub(super) fn max_wait(budget: &ResolvedBudget<'_>) -> Option<Micros> {
     match budget.policy?.overflow() {
         Overflow::Queue { max_wait } => Some(*max_wait),
         _ => None,
@@ -254,7 +286,7 @@ pub(super) fn holds_for_gateways(budget: &ResolvedBudget<'_>) -> bool {
 
 /// Returns `passed`; but if a delayed request can no longer be decided because its policy changed or is gone,
 /// the last refusal.
-fn or_refused(
+pub(super) fn or_refused(
     passed: Result<Admission, DecideError>,
     refused: Option<Admission>,
 ) -> Result<Admission, DecideError> {
@@ -265,7 +297,7 @@ fn or_refused(
 }
 
 impl HeldCount {
-    fn enter(&self) -> Option<HeldGuard<'_>> {
+    pub(super) fn enter(&self) -> Option<HeldGuard<'_>> {
         let enter = |held| (held < HELD_MAX).then_some(held + 1);
         let entered = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, enter);
         entered.is_ok().then_some(HeldGuard(self))

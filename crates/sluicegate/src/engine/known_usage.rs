@@ -66,19 +66,19 @@ impl KnownUsage {
         &self,
         key: KeyHash,
         rules: &Arc<RuleSet>,
-        said: &[(usize, u64)],
+        reported: &[(usize, u64)],
         at: &Moment<'_>,
     ) {
         let now = at.now();
         let used = |rule: usize, known| {
-            let (_, said) = *said.iter().find(|said| said.0 == rule)?;
+            let (_, reported) = *reported.iter().find(|reported| reported.0 == rule)?;
             let mut raised = self.lock();
-            if said >= known {
+            if reported >= known {
                 raised.note((key, rule), now);
-                return Some(said);
+                return Some(reported);
             }
             if raised.is_settled((key, rule), now) {
-                return Some(said);
+                return Some(reported);
             }
             // A bucket flows out, which is known here too; a window keeps the known usage for its whole
             // length from now on.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use sluicegate_kernel::{LeaseReply, Micros, Moment, Outcome, Verb, Verdict};
 use sluicegate_store::{KeyHash, Store, StoreAnswer, StoreError, StoreRequest};
 
+use super::fallback::SpentPermits;
 use super::guard::{GuardedRequest, LocalDecision, StoreGuard, takes};
 use super::{Mode, Ruling};
 use crate::lease::sender::Delivered;
 use crate::lease::{
-    Lease, LeasedDecision, LeasedKey, Leasing, MissOutcome, Outcome as Waited, OutgoingMessage,
-    Subject,
+    Lease, LeasedBudget, LeasedDecision, LeasedKey, Leasing, MissOutcome, OutgoingMessage,
+    WaitOutcome,
 };
 
 impl StoreGuard {
@@ -68,19 +69,25 @@ impl StoreGuard {
     }
 
     /// Returns the result of a request that waited for a message about its lease.
-    pub(super) fn waited(&self, question: GuardedRequest<'_>, waited: Waited) -> LocalDecision {
+    pub(super) fn waited(
+        &self,
+        question: GuardedRequest<'_>,
+        waited: WaitOutcome,
+    ) -> LocalDecision {
         match waited {
-            Waited::Taken(hit) => LocalDecision::Decided(Ok(hit.into())),
-            Waited::Refused(verdict) => {
+            WaitOutcome::Taken(hit) => LocalDecision::Decided(Ok(hit.into())),
+            WaitOutcome::Refused(verdict) => {
                 LocalDecision::Decided(Ok(Ruling::by(Mode::Remembered, verdict)))
             }
-            Waited::Failed(error @ StoreError::Overloaded { .. }) if !question.is_patient() => {
+            WaitOutcome::Failed(error @ StoreError::Overloaded { .. })
+                if !question.is_patient() =>
+            {
                 LocalDecision::Decided(self.shed(question, error))
             }
-            Waited::Failed(StoreError::Overloaded { .. }) | Waited::Ask => {
+            WaitOutcome::Failed(StoreError::Overloaded { .. }) | WaitOutcome::Ask => {
                 self.decide_beside_leases(question)
             }
-            Waited::Failed(error) => {
+            WaitOutcome::Failed(error) => {
                 LocalDecision::Decided(self.decide_by_failure_policy(question, error))
             }
         }
@@ -108,7 +115,8 @@ impl StoreGuard {
     pub(super) async fn deliver(
         &self,
         store: &impl Store,
-        (lease, outgoing): (Arc<Lease>, OutgoingMessage),
+        lease: Arc<Lease>,
+        outgoing: OutgoingMessage,
         now: Micros,
     ) -> (Arc<Lease>, Delivered) {
         let key = lease.key();
@@ -132,7 +140,8 @@ impl StoreGuard {
             }
         }
         if let Ok(LeaseReply::Granted(grant)) = &reply {
-            let answer = StoreAnswer { verdict: grant.verdict, in_use: outgoing.in_use(grant) };
+            let in_use = outgoing.in_use(grant);
+            let answer = StoreAnswer { in_use, ..StoreAnswer::from(grant.verdict) };
             self.share.record_usage(key, &subject.request(), &answer, &at);
         }
         // Permits that it granted before it charged a debt stay unused.
@@ -142,12 +151,13 @@ impl StoreGuard {
 
     /// Takes in `permits` of a lease that is forgotten while the store does not answer: they may be spent, and count as in
     /// use from now on if the key is decided without the store.
-    pub(super) fn forgotten(&self, key: KeyHash, subject: &Subject, permits: u64) {
+    pub(super) fn forgotten(&self, key: KeyHash, subject: &LeasedBudget, permits: u64) {
         let Some(leasing) = &self.leasing else { return };
         let now = leasing.decided_at();
         let windows = subject.rules.windows(now);
         let at = Moment::with_windows(now, windows.as_slice());
-        self.share.raise_usage(key, subject.rules.set(), permits, (&at, &at));
+        let spent = SpentPermits { permits, at: &at, now: &at };
+        self.share.raise_usage(key, subject.rules.set(), spent);
     }
 
     /// Retires the lease of the key of a request that is decided without the store: no more is taken of it, and the
@@ -160,8 +170,9 @@ impl StoreGuard {
             let windows = lease.map(|terms| terms.rules.windows(now));
             let later = windows.as_ref().map(|found| Moment::with_windows(now, found.as_slice()));
             if leased > 0 {
-                let moments = (at, later.as_ref().unwrap_or(at));
-                self.share.raise_usage(key, request.rules, leased, moments);
+                let now = later.as_ref().unwrap_or(at);
+                let spent = SpentPermits { permits: leased, at, now };
+                self.share.raise_usage(key, request.rules, spent);
             }
         }
     }

@@ -7,15 +7,20 @@
 //! | file | task |
 //! |---|---|
 //! | `request` | the request, and the budget and rules that it resolves to |
-//! | `turn` | one reading of the clock and one set of policies, and the only place that asks the store |
+//! | `turn` | one reading of the clock, one set of policies, and the only wait for a decision of the store |
 //! | `hold` | delays requests as their policies require |
+//! | `acquire`, `waiters` | the wait for a permit, and the requests of this process that wait |
+//! | `held_permit` | a permit that is held as long as its owner is not dropped |
 //! | `all` | decides several together: all pass, or none is charged |
 //! | `refusals` | notes that a budget has refused a charge, until it has permits again |
 //! | `conditions` | the settings of a policy beside its rules, which the guard follows |
 //! | `guard` | surrounds a store that may fail: known refusals, a breaker, this engine's share |
+//! | `leased`, `deny_cache`, `breaker` | what the guard looks at before the store: permits, refusals, failures |
+//! | `fallback`, `known_usage`, `debts`, `account` | the share while the store is away; what the store charges later |
 //! | `answer` | the decision, and its consequences |
 
 mod account;
+mod acquire;
 mod all;
 mod answer;
 mod booking;
@@ -27,6 +32,8 @@ mod deny_cache;
 mod explain;
 mod fallback;
 mod guard;
+#[cfg(feature = "tower")]
+mod held_permit;
 mod hold;
 mod known_usage;
 mod leased;
@@ -36,6 +43,7 @@ mod request;
 mod settle;
 mod turn;
 mod vacancies;
+mod waiters;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -57,7 +65,9 @@ pub use answer::{Admission, Answer, Disposition, Mode};
 pub use charged::Charged;
 pub use debts::Uncharged;
 pub use explain::{ExplainedLease, Explanation};
-use guard::StoreGuard;
+use guard::{OriginatedRules, StoreGuard};
+#[cfg(feature = "tower")]
+pub(crate) use held_permit::HeldPermit;
 pub use hold::HELD_MAX;
 pub use request::{DecideError, Limits, Patience, Request};
 pub use settle::{SettleError, Settled, Settlement, settled_rules};
@@ -93,6 +103,7 @@ pub struct Engine<S = MemoryStore, O: Observer = ()> {
     clock: Arc<dyn Clock>,
     held: hold::HeldCount,
     vacancies: vacancies::Vacancies,
+    waiters: waiters::Waiters,
     observer: O,
 }
 
@@ -127,8 +138,8 @@ impl<S> Engine<S> {
     /// Returns this engine with `observer`, which sees its decisions.
     #[doc(hidden)]
     pub fn observed_by<O: Observer>(self, observer: O) -> Engine<S, O> {
-        let Self { policies, store, guard, clock, held, vacancies, observer: () } = self;
-        Engine { policies, store, guard, clock, held, vacancies, observer }
+        let Self { policies, store, guard, clock, held, vacancies, waiters, observer: () } = self;
+        Engine { policies, store, guard, clock, held, vacancies, waiters, observer }
     }
 }
 
@@ -175,13 +186,14 @@ impl<S: Store, O: Observer> Engine<S, O> {
             let windows = rules.windows(now);
             let moment = Moment::with_windows(now, windows.as_slice());
             let origin = RuleOrigin::Policy { since };
-            guard.pay(&self.store, debtor, (rules.set(), origin), &moment).await;
+            let rules = OriginatedRules { rules: rules.set(), origin };
+            guard.pay(&self.store, debtor, rules, &moment).await;
         } else if is_name(&debtor.policy) {
             // The policy was removed, and its budgets with it.
             guard.forget(debtor);
         } else {
             // Limits that callers bring along follow no calendar.
-            let brought = (&debtor.rules, RuleOrigin::Caller);
+            let brought = OriginatedRules { rules: &debtor.rules, origin: RuleOrigin::Caller };
             guard.pay(&self.store, debtor, brought, &Moment::new(now)).await;
         }
     }
@@ -198,6 +210,7 @@ impl<S> Engine<S> {
             clock,
             held: hold::HeldCount::default(),
             vacancies: vacancies::Vacancies::default(),
+            waiters: waiters::Waiters::default(),
             observer: (),
         }
     }
@@ -234,7 +247,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
         let Some(guard) = &self.guard else { return };
         let Some(leasing) = guard.leasing().filter(|_| self.store.leases()) else { return };
         let deliver =
-            |lease, outgoing| guard.deliver(&self.store, (lease, outgoing), self.clock.now());
+            |lease, outgoing| guard.deliver(&self.store, lease, outgoing, self.clock.now());
         leasing.keep(deliver, |key, subject, permits| guard.forgotten(key, subject, permits)).await;
     }
 }

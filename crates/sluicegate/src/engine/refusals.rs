@@ -62,8 +62,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let key = key_of(&budget, name);
         let note = noted(&key, &rules);
         let verb = Verb::Check { cost: Cost::ONE };
-        let Ok(said) = self.ask_note(&note, &verb).await else { return };
-        let Decision { outcome, reset_after, .. } = said.verdict.decision;
+        let Ok(answer) = self.ask_note(&note, &verb).await else { return };
+        let Decision { outcome, reset_after, .. } = answer.verdict.decision;
         // A window that ended between the two calls is not the one that refused; so the next one is not
         // marked. In the same window both report the same time, except for the duration of a call.
         let is_new = matches!(outcome, Outcome::Allow { .. });
@@ -88,8 +88,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 continue;
             };
             let key = key_of(&budget, name);
-            let said = self.ask_note(&noted(&key, &once), &LOOK).await;
-            if said.is_err() || said.is_ok_and(|said| !said.verdict.decision.allowed()) {
+            let answer = self.ask_note(&noted(&key, &once), &LOOK).await;
+            if answer.is_err() || answer.is_ok_and(|answer| !answer.verdict.decision.allowed()) {
                 return true;
             }
         }

@@ -8,7 +8,7 @@ use sluicegate_kernel::{Micros, Unsupported, Verb};
 use sluicegate_policy::{OnKeyQuota, Policy, PolicySet, Rules, RulesInForce};
 use sluicegate_store::{BeyondQuota, Quota, RuleOrigin, StoreError, StoreRequest};
 
-use super::conditions::{Conditions, FailurePolicy};
+use super::conditions::{Conditions, WithoutStore};
 use crate::lease::LeaseTerms;
 
 /// A request to the engine.
@@ -25,6 +25,9 @@ pub struct Request<'a> {
     pub verb: Verb,
     /// The longest time for which the request may be delayed.
     pub patience: Patience,
+    /// No caller knows the id of the permit that it acquires: a permit that comes too late for it is released.
+    #[doc(hidden)]
+    pub is_permit_unnamed: bool,
 }
 
 /// The limits that apply to a request.
@@ -59,6 +62,8 @@ pub enum Patience {
     /// nothing. An `AtMost` that is granted less than its cost is over the limit and has its policy's overflow
     /// like a check, as does a `Peek`; under `queue` it takes all or nothing.
     Gateway(Micros),
+    /// For an `acquire`: as long as this for a permit of a rule with a queue, whatever the policy's `overflow`.
+    Permit(Micros),
 }
 
 /// The reason for which a request was not decided; see [`charged`](Self::charged) for its effect.
@@ -104,6 +109,12 @@ pub(super) struct ResolvedBudget<'a> {
     pub(super) quota: Quota<'a>,
 }
 
+/// Permits that a request took.
+pub(super) struct TakenPermits {
+    pub(super) request: OwnedRequest,
+    pub(super) permits: u64,
+}
+
 /// A request that owns its data.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedRequest {
@@ -113,13 +124,15 @@ pub(super) struct OwnedRequest {
     app: Option<String>,
     verb: Verb,
     patience: Patience,
+    is_permit_unnamed: bool,
 }
 
 impl<'a> Request<'a> {
     /// Returns a request without an app, under the policy of this name, that is not delayed.
     pub const fn new(policy: &'a str, key: Option<&'a [u8]>, verb: Verb) -> Self {
         let limits = Limits::Policy(policy);
-        Self { limits, key, app: None, verb, patience: Patience::None }
+        let (patience, is_permit_unnamed) = (Patience::None, false);
+        Self { limits, key, app: None, verb, patience, is_permit_unnamed }
     }
 
     /// Returns this request under limits that the caller brings along, with the same name.
@@ -155,6 +168,7 @@ impl<'a> Request<'a> {
             app: self.app.map(ToOwned::to_owned),
             verb: self.verb.clone(),
             patience: self.patience,
+            is_permit_unnamed: self.is_permit_unnamed,
         }
     }
 
@@ -185,13 +199,14 @@ impl<'a> Limits<'a> {
 
 impl OwnedRequest {
     pub(super) fn borrow(&self) -> Request<'_> {
-        let Self { name, rules, key, app, verb, patience } = self;
+        let Self { name, rules, key, app, verb, patience, is_permit_unnamed } = self;
         let limits = match rules {
             None => Limits::Policy(name),
             Some(rules) => Limits::Brought { name, rules },
         };
         let (key, app) = (key.as_deref(), app.as_deref());
-        Request { limits, key, app, verb: verb.clone(), patience: *patience }
+        let (verb, patience) = (verb.clone(), *patience);
+        Request { limits, key, app, verb, patience, is_permit_unnamed: *is_permit_unnamed }
     }
 }
 
@@ -244,9 +259,9 @@ impl<'a> ResolvedBudget<'a> {
     /// The settings of its policy beside the rules.
     #[inline]
     pub(super) fn conditions(&self) -> Conditions<'_> {
-        let otherwise =
-            self.policy.map_or_else(FailurePolicy::default, |policy| FailurePolicy::of(policy));
-        Conditions { otherwise: Some(otherwise), lease: self.lease() }
+        let without_store =
+            self.policy.map_or_else(WithoutStore::default, |policy| WithoutStore::of(policy));
+        Conditions { without_store: Some(without_store), lease: self.lease() }
     }
 
     /// The terms on which the policy lets the key be leased; `None`: it does not.

@@ -165,7 +165,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             Ok(corrected) => corrected,
             Err(error) => return Err(self.undo(&name, error).await),
         };
-        let answer = Answer::new(ruling, budget.rules);
+        let answer = Answer::new(&ruling, budget.rules);
         let granted = answer.decision.granted();
         let short = cost.saturating_sub(charged.get());
         let (refunded, taken) = match request.verb {
@@ -180,8 +180,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     async fn take_turn(&self, name: &[u8]) -> Result<(), SettleError> {
         let (turn, take) = (settled(name), Verb::Check { cost: Cost::ONE });
         // Only the store knows the settled ids: without it nothing can be settled.
-        let asked = self.engine.ask(&turn, &take, Conditions::default(), self.now);
-        let ruling = asked.await.map_err(|error| match error.executed() {
+        let asking = self.engine.ask(&turn, &take, Conditions::default(), self.now);
+        let ruling = asking.await.map_err(|error| match error.executed() {
             Executed::No => SettleError::Undone(error),
             Executed::Perhaps => SettleError::Unclaimed(error),
         })?;

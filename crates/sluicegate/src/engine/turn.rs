@@ -1,4 +1,5 @@
-//! The path to a decision: one reading of the clock, one set of policies, one place that asks the store.
+//! The path to a decision: one reading of the clock, one set of policies, one place that waits for a decision of the
+//! store.
 //!
 //! ```text
 //! Request ─▶ Turn ─▶ ResolvedBudget (policy, key, rules) ─▶ StoreGuard ─▶ Store ─▶ Answer ─▶ Admission
@@ -12,10 +13,12 @@ use arc_swap::Guard as Loaded;
 use futures_util::future::join_all;
 use sluicegate_kernel::{Micros, Moment, Rule, Verb, Verdict};
 use sluicegate_policy::{Overflow, PolicySet};
-use sluicegate_store::{Debt, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest};
+use sluicegate_store::{
+    Debt, MemoryStore, Permits, PolicyKey, RequestAt, Store, StoreAnswer, StoreError, StoreRequest,
+};
 
-use super::conditions::Conditions;
-use super::hold::holds_for_gateways;
+use super::conditions::{Conditions, RequestWithConditions};
+use super::hold::{holds_for_gateways, permit_wait};
 use super::request::ResolvedBudget;
 use super::{Admission, Answer, DecideError, Engine, Mode, Patience, Request, Ruling};
 
@@ -171,6 +174,13 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         decided.into_iter().map(|decided| decided.expect("each is decided by now")).collect()
     }
 
+    /// Returns whether `request` may wait for a permit: if its future is dropped then, it holds nothing.
+    #[doc(hidden)]
+    pub fn may_wait_for_permit(&self, request: &Request<'_>) -> bool {
+        let budget = ResolvedBudget::of(&self.policies, request, self.now);
+        budget.is_ok_and(|budget| permit_wait(request.patience, &budget).is_some())
+    }
+
     /// The instant of the decisions, µs since the Unix epoch.
     pub const fn now(&self) -> Micros {
         self.now
@@ -184,8 +194,10 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// Announces that these requests will be decided next: a store in memory fetches what it needs for all
     /// of them at once. Changes nothing.
     pub fn prefetch<'a>(&self, requests: impl IntoIterator<Item = &'a Request<'a>>) {
-        let key =
-            |request: &'a Request<'a>| (request.limits.name(), request.key.unwrap_or_default());
+        let key = |request: &'a Request<'a>| PolicyKey {
+            policy: request.limits.name(),
+            key: request.key.unwrap_or_default(),
+        };
         self.engine.store.prefetch(requests.into_iter().map(key));
     }
 
@@ -201,15 +213,15 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     ) -> Vec<Result<Admission, DecideError>> {
         let observer = &self.engine.observer;
         let begun: Vec<_> = asked.iter().map(|_| observer.begin()).collect();
-        let said = self.engine.ask_each(asked, self.now).await;
+        let answers = self.engine.ask_each(asked, self.now).await;
         let mut admissions = Vec::with_capacity(asked.len());
-        for ((PendingRequest { request, budget, .. }, said), begun) in
-            asked.iter().zip(said).zip(begun)
+        for ((PendingRequest { request, budget, .. }, answer), begun) in
+            asked.iter().zip(answers).zip(begun)
         {
-            let decided = match said {
+            let decided = match answer {
                 Err(error) => Err(error.into()),
                 Ok(ruling) => {
-                    let answer = Answer::new(ruling, budget.rules);
+                    let answer = Answer::new(&ruling, budget.rules);
                     let Request { verb, patience, .. } = request;
                     Ok(Admission::new(answer, verb, *patience, budget.policy))
                 }
@@ -236,7 +248,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             Ok(budget) => match self.engine.ask_at_once(budget, &request.verb, self.now)? {
                 Err(error) => Err(error.into()),
                 Ok(ruling) => {
-                    let answer = Answer::new(ruling, budget.rules);
+                    let answer = Answer::new(&ruling, budget.rules);
                     let Request { verb, patience, .. } = request;
                     Ok(Admission::new(answer, verb, *patience, budget.policy))
                 }
@@ -289,6 +301,10 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                         || !self.engine.vacancies.is_empty()
                         || rules.any(|named| may_delay(&named.rule)))
             }
+            (Patience::Permit(_), Verb::Acquire { .. }, _) => true,
+            (Patience::Policy | Patience::Gateway(_), Verb::Acquire { .. }, _) => {
+                budget.rules.set().queues()
+            }
             _ => false,
         }
     }
@@ -305,13 +321,18 @@ impl<S: Store, O: Observer> Engine<S, O> {
     ) -> Result<Ruling, StoreError> {
         let windows = budget.rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
-        match &self.guard {
+        let mut ruling = match &self.guard {
             None => {
                 let asked = ask_store(&self.store, None, &budget.ask(verb), &moment).await;
-                asked.map(|(answer, _)| Ruling::by(Mode::Store, answer.verdict))
+                let (StoreAnswer { verdict, called, .. }, _) = asked?;
+                Ruling { called, ..Ruling::by(Mode::Store, verdict) }
             }
-            Some(guard) => guard.decide(&self.store, conditions, &budget.ask(verb), &moment).await,
-        }
+            Some(guard) => {
+                guard.decide(&self.store, conditions, &budget.ask(verb), &moment).await?
+            }
+        };
+        self.call_waiters(budget, verb, &mut ruling);
+        Ok(ruling)
     }
 
     /// Returns the result of [`ask`](Self::ask) for each of `asked`. The store is asked once.
@@ -323,22 +344,31 @@ impl<S: Store, O: Observer> Engine<S, O> {
         let windows: Vec<_> = asked.iter().map(|asked| asked.budget.rules.windows(now)).collect();
         let asks =
             asked.iter().zip(&windows).map(|(PendingRequest { request, budget, .. }, windows)| {
-                let moment = Moment::with_windows(now, windows.as_slice());
-                (budget.conditions(), budget.ask(&request.verb), moment)
+                let at = Moment::with_windows(now, windows.as_slice());
+                let asked = RequestAt { request: budget.ask(&request.verb), at };
+                RequestWithConditions { conditions: budget.conditions(), asked }
             });
-        match &self.guard {
+        let mut rulings: Vec<Result<Ruling, StoreError>> = match &self.guard {
             None => {
-                let asks: Vec<_> = asks.map(|(_, request, at)| (request, at)).collect();
+                let asks: Vec<_> = asks.map(|request| request.asked).collect();
                 let mut answers = vec![None; asks.len()];
                 let mut hear = |place: usize, said| answers[place] = Some(said);
                 ask_store_each(&self.store, &asks, &mut hear).await;
                 let answers = answers.into_iter().map(|said| said.expect("of each"));
-                answers
-                    .map(|said| said.map(|answer| Ruling::by(Mode::Store, answer.verdict)))
-                    .collect()
+                let ruling = |StoreAnswer { verdict, called, .. }: StoreAnswer| Ruling {
+                    called,
+                    ..Ruling::by(Mode::Store, verdict)
+                };
+                answers.map(|said| said.map(ruling)).collect()
             }
             Some(guard) => guard.decide_each(&self.store, &asks.collect::<Vec<_>>()).await,
+        };
+        for (PendingRequest { request, budget, .. }, ruling) in asked.iter().zip(&mut rulings) {
+            if let Ok(ruling) = ruling {
+                self.call_waiters(budget, &request.verb, ruling);
+            }
         }
+        rulings
     }
 
     /// Returns the answer of the store alone, and records nothing of it.
@@ -362,20 +392,27 @@ impl<S: Store, O: Observer> Engine<S, O> {
         verb: &Verb,
         now: Micros,
     ) -> Option<Result<Ruling, StoreError>> {
+        // An answer may call requests that wait.
+        if verb.is_of_permits() && budget.rules.set().queues() {
+            return None;
+        }
         let windows = budget.rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
-        let asked = budget.ask(verb);
+        let request = budget.ask(verb);
         match &self.guard {
             None => {
-                let decided = self.store.decide_at_once(&asked, &moment)?;
+                let decided = self.store.decide_at_once(&request, &moment)?;
                 Some(decided.map(|verdict| Ruling::by(Mode::Store, verdict)))
             }
-            Some(guard) => guard.decide_at_once(&self.store, budget.conditions(), &asked, &moment),
+            Some(guard) => {
+                guard.decide_at_once(&self.store, budget.conditions(), &request, &moment)
+            }
         }
     }
 }
 
-/// Asks the store, after it has charged `debt` if there is one. Every single question to a store goes through here.
+/// Asks the store, after it has charged `debt` if there is one. Each single request that waits for the decision of a
+/// store goes through here.
 pub(super) async fn ask_store(
     store: &impl Store,
     debt: Option<&Debt>,
@@ -388,15 +425,15 @@ pub(super) async fn ask_store(
     }
 }
 
-/// Asks the store about each of `requests`, none of which has a debt, at once; `said` gets the place of each
+/// Asks the store about each of `requests`, none of which has a debt, at once; `on_answer` gets the place of each
 /// and its answer as soon as that has come.
 pub(super) async fn ask_store_each(
     store: &impl Store,
-    requests: &[(StoreRequest<'_>, Moment<'_>)],
-    said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
+    requests: &[RequestAt<'_>],
+    on_answer: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
 ) {
     if !requests.is_empty() {
-        store.decide_each(requests, said).await;
+        store.decide_each(requests, on_answer).await;
     }
 }
 

@@ -49,6 +49,12 @@ impl Claim {
         let key = request.key.map(<[u8]>::to_vec);
         Self { policy: request.limits.name().to_owned(), key, permits }
     }
+
+    /// Returns the claim to a budget, whatever it takes.
+    pub(super) fn on(policy: &str, key: &[u8]) -> Self {
+        let key = (!key.is_empty()).then(|| key.to_vec());
+        Self { policy: policy.to_owned(), key, permits: 0 }
+    }
 }
 
 impl Vacancies {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
-use sluicegate_kernel::{Cost, Micros, Verb};
+use sluicegate_kernel::{Cost, Micros, PermitId, Verb};
 use sluicegate_policy::{Attributes, Overflow, Policy, PolicySet, attribute};
 use sluicegate_store::Store;
 
@@ -99,6 +99,13 @@ impl GuardingBudget {
         let verb = Verb::Check { cost: Cost::ONE };
         let request = Request::new(self.policy.name(), self.key.as_deref(), verb);
         Request { app, patience: Patience::Gateway(HOLD_MAX), ..request }
+    }
+
+    /// Returns an acquisition of one permit, for `app`, that waits for it as long as gateways do. Without an answer to the
+    /// gateway, the permit is released.
+    pub fn acquire<'a>(&'a self, app: Option<&'a str>, permit: PermitId) -> Request<'a> {
+        let verb = Verb::Acquire { cost: Cost::ONE, permit };
+        Request { verb, is_permit_unnamed: true, ..self.check(app) }
     }
 }
 

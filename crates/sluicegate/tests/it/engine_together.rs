@@ -11,7 +11,7 @@ use sluicegate::{
     Cost, DecideError, Engine, ManualClock, Micros, Mode, Patience, Request, StoreFailure, Verb,
 };
 use sluicegate_kernel::Moment;
-use sluicegate_store::{Debt, Executed, Permits, Store, StoreAnswer, StoreRequest};
+use sluicegate_store::{Debt, Executed, Permits, RequestAt, Store, StoreAnswer, StoreRequest};
 
 const POLICIES: &str = "
 policies:
@@ -75,12 +75,12 @@ impl Store for Counted {
 
     async fn decide_each(
         &self,
-        requests: &[(StoreRequest<'_>, Moment<'_>)],
+        requests: &[RequestAt<'_>],
         said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) {
         self.called(requests.len());
         let never_ends = *self.0.never_ends.lock().expect("no holder panics");
-        for (place, (request, at)) in requests.iter().enumerate() {
+        for (place, RequestAt { request, at }) in requests.iter().enumerate() {
             if never_ends && place + 1 == requests.len() {
                 return std::future::pending().await;
             }

@@ -69,6 +69,9 @@ fn replies(rules: usize) -> Vec<Vec<u8>> {
         let each = (0..).map(|rule: u64| seven(over(1 + 2_949 * rule))).take(rules);
         replies.push([refused, each.collect::<Vec<_>>().concat()].concat());
     }
+    // Requests that wait for a permit are called, or half a one.
+    replies.push([good.clone(), vec![7; 48]].concat());
+    replies.push([good.clone(), vec![7; 36]].concat());
     replies.extend(NO_DECISIONS.map(<[u8]>::to_vec));
     replies
 }
