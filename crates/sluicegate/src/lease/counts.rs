@@ -27,7 +27,7 @@ pub struct LeaseStats {
 
 /// The reason for which a message was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageReason {
     /// The store has set no permits aside yet.
     #[default]
     First,
@@ -63,7 +63,7 @@ pub(super) enum Fate {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct LeaseCounts {
     messages: [[AtomicU64; OUTCOMES]; KINDS],
     permits: [AtomicU64; FATES],
     pub(super) waits: AtomicU64,
@@ -84,8 +84,8 @@ impl LeaseStats {
     pub const FATES: [&str; 5] = ["granted", "spent", "returned", "lapsed", "void"];
 }
 
-impl Counts {
-    pub(super) fn message(&self, kind: Kind, outcome: MessageOutcome) {
+impl LeaseCounts {
+    pub(super) fn message(&self, kind: MessageReason, outcome: MessageOutcome) {
         self.messages[kind as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 

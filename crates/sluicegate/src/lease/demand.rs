@@ -2,7 +2,7 @@
 //!
 //! Measured by a simulation of the protocol under twenty loads; each constant states its effect.
 
-use sluicegate_kernel::lease::Span;
+use sluicegate_kernel::lease::LeasingSpan;
 use sluicegate_kernel::{Micros, RuleSet};
 use sluicegate_policy::LeaseBounds;
 
@@ -45,7 +45,7 @@ pub(super) struct Bounds {
     pub(super) share: u64,
     /// Longest term of a lease.
     pub(super) term: Micros,
-    pub(super) span: Span,
+    pub(super) span: LeasingSpan,
 }
 
 /// The demand for one key here.
@@ -62,7 +62,7 @@ pub(super) struct Demand {
 }
 
 impl Bounds {
-    pub(super) fn new(rules: &RuleSet, span: Span, policy: LeaseBounds) -> Self {
+    pub(super) fn new(rules: &RuleSet, span: LeasingSpan, policy: LeaseBounds) -> Self {
         let LeaseBounds { share_percent, term, .. } = policy;
         let limits = rules.rules().iter().map(|named| named.rule.limit());
         let limit = limits.min().expect("a set has at least one rule");
@@ -171,8 +171,8 @@ fn by_1000(permits: u64, over: Micros) -> u64 {
 
 /// Returns the permits that are requested in `span` at `rate`, thousandths of a permit per second.
 fn asked_in(rate: u64, span: Micros) -> u64 {
-    let asked = u128::from(rate) * u128::from(span.get()) / 1_000_000_000;
-    u64::try_from(asked).unwrap_or(u64::MAX)
+    let requested = u128::from(rate) * u128::from(span.get()) / 1_000_000_000;
+    u64::try_from(requested).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ mod tests {
     const SECOND: Micros = Micros::SECOND;
 
     fn bounds() -> Bounds {
-        let span = Span { least: SECOND, in_steps: false, sliding: None };
+        let span = LeasingSpan { least: SECOND, in_steps: false, sliding: None };
         Bounds { limit: 100_000, share: 50_000, term: Micros::from_secs(2), span }
     }
 

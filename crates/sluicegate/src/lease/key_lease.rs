@@ -6,19 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sluicegate_kernel::lease::{LeaseGrant, Message};
-use sluicegate_kernel::{
-    Decision, LeaseReply, Micros, Outcome as Decided, Retry, Rule, RuleSet, Verdict,
-};
+use sluicegate_kernel::{Decision, LeaseReply, Micros, Outcome, Retry, Rule, RuleSet, Verdict};
 use sluicegate_policy::Rules;
 use sluicegate_store::{Quota, RuleOrigin, StoreError, StoreRequest};
 
 use super::cell::Cell;
-use super::counts::{Fate, Kind, MessageOutcome};
+use super::counts::{Fate, MessageOutcome, MessageReason};
 use super::demand::{Bounds, Demand};
 use super::hot_keys::{HOT_ASKS, HOT_WITHIN};
 use super::last_reply::LastReply;
-use super::pace::Pace;
-use super::queue::{LeaseQueue, Outcome, QueueTicket};
+use super::pace::{Pace, PacedReply};
+use super::queue::{LeaseQueue, QueueTicket, WaitOutcome};
 use super::session::{LeaseRequest, LeaseSession, ReplyOutcome};
 use super::{LeaseTerms, LeasedDecision};
 
@@ -39,7 +37,7 @@ const FORGOTTEN_AFTER: Micros = Micros::from_secs(10);
 
 /// The budget that is leased, and its rules.
 #[derive(Debug)]
-pub(crate) struct Subject {
+pub(crate) struct LeasedBudget {
     pub(crate) policy: Box<str>,
     pub(crate) key: Box<[u8]>,
     pub(crate) rules: Rules,
@@ -52,7 +50,7 @@ pub(crate) struct Subject {
 /// A message, and its subject.
 #[derive(Debug)]
 pub(crate) struct OutgoingMessage {
-    pub(crate) subject: Arc<Subject>,
+    pub(crate) subject: Arc<LeasedBudget>,
     pub(crate) message: Message,
 }
 
@@ -83,7 +81,7 @@ enum Reason {
 /// The state of one key.
 #[derive(Debug)]
 pub(super) struct KeyLease {
-    subject: Arc<Subject>,
+    subject: Arc<LeasedBudget>,
     session: LeaseSession,
     demand: Demand,
     pace: Pace,
@@ -92,7 +90,7 @@ pub(super) struct KeyLease {
     wanted: u64,
     reason: Option<Reason>,
     /// The reason for which the last message was sent.
-    kind: Kind,
+    kind: MessageReason,
     /// The last reading of the cell: hits, and permits spent since the last message.
     noted: (u32, u32),
     last_ask: Micros,
@@ -110,10 +108,10 @@ pub(super) struct KeyLease {
     yields_since: Option<Micros>,
 }
 
-impl Subject {
+impl LeasedBudget {
     pub(super) fn new(request: &StoreRequest<'_>, terms: &LeaseTerms<'_>) -> Self {
         let LeaseTerms { rules, bounds } = *terms;
-        let span = rules.set().leasable().ok();
+        let span = rules.set().leasing_span().ok();
         let bounds = span.map(|span| Bounds::new(rules.set(), span, bounds));
         Self {
             policy: request.policy.into(),
@@ -149,8 +147,9 @@ impl KeyLease {
     /// Returns a key that has just become hot: `HOT_ASKS` requests like one of `cost` came within `over`.
     pub(super) fn new(
         session: LeaseSession,
-        subject: Subject,
-        (cost, over): (u32, Micros),
+        subject: LeasedBudget,
+        cost: u32,
+        over: Micros,
         now: Micros,
     ) -> Self {
         Self {
@@ -161,7 +160,7 @@ impl KeyLease {
             queue: LeaseQueue::default(),
             wanted: 0,
             reason: None,
-            kind: Kind::default(),
+            kind: MessageReason::default(),
             noted: (0, 0),
             last_ask: now,
             verdict: None,
@@ -234,10 +233,10 @@ impl KeyLease {
 
     /// Puts other rules in force. No permits under the old ones are used any more, nor those that a message under
     /// way is granted.
-    pub(super) fn change_rules(&mut self, cell: &Cell, subject: Subject) {
+    pub(super) fn change_rules(&mut self, cell: &Cell, subject: LeasedBudget) {
         cell.stop();
         self.session.give_up();
-        self.queue.answer(|_| Outcome::Ask);
+        self.queue.answer(|_| WaitOutcome::Ask);
         self.subject = Arc::new(subject);
         self.reason = Some(Reason::More);
         self.verdict = None;
@@ -261,7 +260,7 @@ impl KeyLease {
         self.session.mark(cell, now);
         if self.session.is_too_late(now) {
             self.session.give_up();
-            self.queue.answer(|_| Outcome::Ask);
+            self.queue.answer(|_| WaitOutcome::Ask);
             self.pace.free(now);
             self.was_late(now);
         }
@@ -285,7 +284,7 @@ impl KeyLease {
 
     /// Gives everything back because the process stops. Returns whether a message is due.
     pub(super) fn leave(&mut self, cell: &Cell, now: Micros) -> bool {
-        self.queue.answer(|_| Outcome::Ask);
+        self.queue.answer(|_| WaitOutcome::Ask);
         self.cold = Some((now, 0));
         self.reason = Some(Reason::End);
         cell.left() > 0 || self.session.spent(cell) > 0
@@ -306,7 +305,7 @@ impl KeyLease {
     }
 
     /// The budget that is leased.
-    pub(super) fn subject(&self) -> &Subject {
+    pub(super) fn subject(&self) -> &LeasedBudget {
         &self.subject
     }
 
@@ -355,16 +354,16 @@ impl KeyLease {
                 }
             }
             _ => {
-                self.queue.answer(|_| Outcome::Ask);
+                self.queue.answer(|_| WaitOutcome::Ask);
                 LeaseRequest { back: u32::MAX, ..LeaseRequest::default() }
             }
         };
         self.wanted = u64::from(request.need) + u64::from(request.want);
         self.kind = match reason {
-            Reason::End | Reason::Unheard => Kind::End,
-            _ if self.session.stood() == 0 => Kind::First,
-            Reason::More => Kind::More,
-            Reason::Renew => Kind::Renew,
+            Reason::End | Reason::Unheard => MessageReason::End,
+            _ if self.session.stood() == 0 => MessageReason::First,
+            Reason::More => MessageReason::More,
+            Reason::Renew => MessageReason::Renew,
         };
         let message = self.session.ask(cell, &request, now);
         self.noted.1 = 0;
@@ -375,14 +374,15 @@ impl KeyLease {
     pub(super) fn unsent(&mut self, now: Micros) {
         self.session.withdraw();
         self.reason = None;
-        self.queue.answer(|_| Outcome::Ask);
+        self.queue.answer(|_| WaitOutcome::Ask);
         self.pace.free(now);
     }
 
     /// Handles the result of a message.
     pub(super) fn on_reply(
         &mut self,
-        (cell, last_reply): (&Cell, &LastReply),
+        cell: &Cell,
+        last_reply: &LastReply,
         reply: Result<&LeaseReply, &StoreError>,
         now: Micros,
     ) {
@@ -415,7 +415,7 @@ impl KeyLease {
             self.was_late(now);
         }
         match outcome {
-            ReplyOutcome::Granted(grant) => self.on_grant((cell, last_reply), &grant, now),
+            ReplyOutcome::Granted(grant) => self.on_grant(cell, last_reply, &grant, now),
             ReplyOutcome::NoCapacity(grant) => {
                 counts.full.fetch_add(1, Ordering::Relaxed);
                 counts.permits(Fate::Spent, grant.granted);
@@ -427,11 +427,11 @@ impl KeyLease {
                 }) {
                     granted += untaken;
                 }
-                self.queue.answer(|_| Outcome::Ask);
+                self.queue.answer(|_| WaitOutcome::Ask);
             }
             ReplyOutcome::Stale => {
                 self.pace.free(now);
-                self.queue.answer(|_| Outcome::Ask);
+                self.queue.answer(|_| WaitOutcome::Ask);
             }
         }
     }
@@ -444,21 +444,17 @@ impl KeyLease {
         }
     }
 
-    fn on_grant(
-        &mut self,
-        (cell, last_reply): (&Cell, &LastReply),
-        grant: &LeaseGrant,
-        now: Micros,
-    ) {
+    fn on_grant(&mut self, cell: &Cell, last_reply: &LastReply, grant: &LeaseGrant, now: Micros) {
         self.is_retired = false;
         self.verdict = Some((grant.verdict, now));
         if let Some(bounds) = &self.subject.bounds {
             let decides = self.subject.rules.set().rules().get(grant.verdict.rule);
             let begins_anew = decides.is_some_and(|it| matches!(it.rule, Rule::FixedWindow(_)));
-            let reply = (grant, self.wanted, begins_anew);
-            self.pace.on_reply(reply, (bounds, &self.demand), now);
+            let (wanted, demand) = (self.wanted, &self.demand);
+            let reply = PacedReply { grant, wanted, begins_anew, bounds, demand };
+            self.pace.on_reply(reply, now);
         }
-        while let Some(untaken) = self.serve((cell, last_reply), now) {
+        while let Some(untaken) = self.serve(cell, last_reply, now) {
             self.put_back(cell, untaken, now);
         }
         if self.queue.is_empty() {
@@ -466,20 +462,20 @@ impl KeyLease {
         }
         if self.pace.allows(now) {
             // Others have taken the permits that came for them.
-            return self.queue.answer(|_| Outcome::Ask);
+            return self.queue.answer(|_| WaitOutcome::Ask);
         }
         let refusal = self.refusal(cell, now);
-        self.queue.answer(|_| Outcome::Refused(refusal));
+        self.queue.answer(|_| WaitOutcome::Refused(refusal));
     }
 
     /// Serves the requests that wait from the cell; see [`LeaseQueue::serve`].
-    fn serve(&mut self, (cell, last_reply): (&Cell, &LastReply), now: Micros) -> Option<u32> {
+    fn serve(&mut self, cell: &Cell, last_reply: &LastReply, now: Micros) -> Option<u32> {
         let (mut served, mut spent) = (0_u32, 0_u32);
         let untaken = self.queue.serve(|cost| {
             let left = cell.take(cost, || now.get())?;
             served += 1;
             spent = spent.saturating_add(cost);
-            Some(last_reply.hit((cost, left), None, now))
+            Some(last_reply.hit(cost, left, None, now))
         });
         // They were counted when they found no permits.
         self.noted.0 = self.noted.0.wrapping_add(served);
@@ -540,11 +536,11 @@ impl KeyLease {
         };
         let Decision { outcome, limit, remaining, reset_after } = &mut verdict.decision;
         let retry = match outcome {
-            Decided::Deny { retry: Retry::After(retry) } => retry.since(elapsed),
+            Outcome::Deny { retry: Retry::After(retry) } => retry.since(elapsed),
             _ => Micros::ZERO,
         };
         let retry = retry.max(self.pace.missing(now)).max(Micros::new(1));
-        *outcome = Decided::Deny { retry: Retry::After(retry) };
+        *outcome = Outcome::Deny { retry: Retry::After(retry) };
         // Permits that have ended, or are of other rules, are not used any more; and a limit that was lowered elsewhere
         // may be less than the permits left here.
         let left = if now.get() < cell.end() { cell.left().into() } else { 0 };
@@ -566,8 +562,8 @@ fn since(request: &StoreRequest<'_>) -> Micros {
     }
 }
 
-fn failed(error: &StoreError) -> Outcome {
-    if is_outage(error) { Outcome::Failed(error.clone()) } else { Outcome::Ask }
+fn failed(error: &StoreError) -> WaitOutcome {
+    if is_outage(error) { WaitOutcome::Failed(error.clone()) } else { WaitOutcome::Ask }
 }
 
 /// Returns whether the store did not answer in time, unlike an error about this request.
@@ -576,13 +572,13 @@ const fn is_outage(error: &StoreError) -> bool {
 }
 
 fn passed(verdict: &Verdict, cost: u32, left: u32) -> LeasedDecision {
-    let outcome = Decided::Allow { granted: cost.into(), wait: Micros::ZERO };
+    let outcome = Outcome::Allow { granted: cost.into(), wait: Micros::ZERO };
     let decision = Decision { outcome, remaining: left.into(), ..verdict.decision };
     LeasedDecision { verdict: Verdict { decision, rule: verdict.rule }, age: Micros::ZERO }
 }
 
 fn blank(rules: &RuleSet) -> Verdict {
-    let outcome = Decided::Deny { retry: Retry::After(Micros::new(1)) };
+    let outcome = Outcome::Deny { retry: Retry::After(Micros::new(1)) };
     let limit = rules.rules()[0].rule.limit();
     let decision = Decision { outcome, limit, remaining: 0, reset_after: Micros::ZERO };
     Verdict { decision, rule: 0 }

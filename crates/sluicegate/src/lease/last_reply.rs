@@ -45,7 +45,8 @@ impl LastReply {
     #[inline]
     pub(super) fn hit(
         &self,
-        (cost, left): (u32, u32),
+        cost: u32,
+        left: u32,
         replaced: Option<&Arc<RuleSet>>,
         now: Micros,
     ) -> LeasedDecision {

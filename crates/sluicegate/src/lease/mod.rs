@@ -53,13 +53,13 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use cell::Cell;
-use counts::Counts;
+use counts::LeaseCounts;
 pub use counts::LeaseStats;
 use hot_keys::{HOT_ASKS, HotKeyDetector};
 use key_lease::KeyLease;
-pub(crate) use key_lease::{MissOutcome, OutgoingMessage, Subject};
+pub(crate) use key_lease::{LeasedBudget, MissOutcome, OutgoingMessage};
 use last_reply::LastReply;
-pub(crate) use queue::{Outcome, QueueTicket};
+pub(crate) use queue::{QueueTicket, WaitOutcome};
 use sender::Delivered;
 use session::LeaseSession;
 pub use status::LeaseStatus;
@@ -94,6 +94,15 @@ pub(crate) struct LeaseTerms<'a> {
     pub(crate) bounds: LeaseBounds,
 }
 
+/// A request whose key may get a lease.
+#[derive(Clone, Copy)]
+struct LeasableRequest<'r> {
+    key: KeyHash,
+    request: &'r StoreRequest<'r>,
+    terms: &'r LeaseTerms<'r>,
+    cost: u32,
+}
+
 /// A decision by leased permits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeasedDecision {
@@ -110,7 +119,7 @@ pub(crate) struct Leasing {
     patience: Micros,
     table: Table,
     hot_keys: HotKeyDetector,
-    counts: Arc<Counts>,
+    counts: Arc<LeaseCounts>,
     begun: AtomicU64,
     /// The largest number of a message about a key that is forgotten by now. A new lease goes on from here, so that
     /// messages still under way stay the older ones. It rises with the messages about one key
@@ -183,7 +192,7 @@ impl Leasing {
         }
         // The store's report may be about rules that replaced those of the request.
         let is_replaced = lease.rules.load(Ordering::Relaxed) != address(request.rules);
-        Some(lease.last_reply.hit((cost, left), is_replaced.then_some(request.rules), now))
+        Some(lease.last_reply.hit(cost, left, is_replaced.then_some(request.rules), now))
     }
 
     /// Handles a request of `cost` that found no permits; a hot key gets a lease.
@@ -200,7 +209,8 @@ impl Leasing {
         }
         let now = self.now();
         let found = self.table.part(key).get(&key).cloned();
-        let Some(lease) = found.or_else(|| self.begin(key, (request, terms), cost, now)) else {
+        let asked = LeasableRequest { key, request, terms, cost };
+        let Some(lease) = found.or_else(|| self.begin(asked, now)) else {
             return MissOutcome::NotLeased;
         };
         let mut state = lease.locked();
@@ -212,15 +222,15 @@ impl Leasing {
             if !state.are_later(request) {
                 return MissOutcome::NotLeased;
             }
-            state.change_rules(&lease.cell, Subject::new(request, terms));
+            state.change_rules(&lease.cell, LeasedBudget::new(request, terms));
             lease.rules.store(address(state.rules()), Ordering::Relaxed);
             self.due(&lease);
         }
-        let asked = state.miss(&lease.cell, cost, now);
-        if let MissOutcome::Waits(_) = asked {
+        let missed = state.miss(&lease.cell, cost, now);
+        if let MissOutcome::Waits(_) = missed {
             self.due(&lease);
         }
-        asked
+        missed
     }
 
     /// Returns the refusal that [`ask`](Self::ask) would return at once.
@@ -258,7 +268,7 @@ impl Leasing {
             return None;
         }
         drop(state);
-        Some(lease.last_reply.hit((cost, lease.cell.left()), None, now))
+        Some(lease.last_reply.hit(cost, lease.cell.left(), None, now))
     }
 
     /// Ends the use of the key's lease, because it is decided without the store from now on. Returns the number of
@@ -304,15 +314,10 @@ impl Leasing {
     }
 
     /// Begins a lease of a key that has become hot.
-    fn begin(
-        &self,
-        key: KeyHash,
-        (request, terms): (&StoreRequest<'_>, &LeaseTerms<'_>),
-        cost: u32,
-        now: Micros,
-    ) -> Option<Arc<Lease>> {
+    fn begin(&self, asked: LeasableRequest<'_>, now: Micros) -> Option<Arc<Lease>> {
+        let LeasableRequest { key, request, terms, cost } = asked;
         let over = self.hot_keys.ask(key.word(), now)?;
-        let subject = Subject::new(request, terms);
+        let subject = LeasedBudget::new(request, terms);
         if !subject.leases(cost) {
             return None;
         }
@@ -328,7 +333,7 @@ impl Leasing {
             low: AtomicU32::new(0),
             last_reply: LastReply::default(),
             is_due: AtomicBool::new(false),
-            state: Mutex::new(KeyLease::new(session(), subject, (cost, over), now)),
+            state: Mutex::new(KeyLease::new(session(), subject, cost, over, now)),
         });
         if added.is_none() {
             self.make_room(key, HOT_ASKS * 1_000_000 / over.get().max(1), now);
@@ -421,10 +426,10 @@ impl Lease {
             Delivered::NotSent => state.unsent(now),
             Delivered::Ignored => {
                 let reply = Ok(&LeaseReply::Superseded);
-                state.on_reply((&self.cell, &self.last_reply), reply, now);
+                state.on_reply(&self.cell, &self.last_reply, reply, now);
             }
             Delivered::Replied(reply) => {
-                state.on_reply((&self.cell, &self.last_reply), reply.as_ref(), now);
+                state.on_reply(&self.cell, &self.last_reply, reply.as_ref(), now);
             }
         }
         self.low.store(state.low_water(now), Ordering::Relaxed);

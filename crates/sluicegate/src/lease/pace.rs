@@ -23,6 +23,18 @@ pub(super) struct Pace {
     asks: u64,
 }
 
+/// An answer to a message, with the state of its lease.
+#[derive(Clone, Copy)]
+pub(super) struct PacedReply<'r> {
+    pub(super) grant: &'r LeaseGrant,
+    /// The permits that the message requested.
+    pub(super) wanted: u64,
+    /// The rule that decides has its whole budget back at one instant.
+    pub(super) begins_anew: bool,
+    pub(super) bounds: &'r Bounds,
+    pub(super) demand: &'r Demand,
+}
+
 impl Pace {
     /// Adds requests that came.
     pub(super) fn add(&mut self, asks: u64) {
@@ -45,14 +57,9 @@ impl Pace {
         (self.next, self.soon) = (now, now);
     }
 
-    /// Sets the pace after an answer to the last message, which requested `wanted` permits. `begins_anew`: the rule
-    /// that decides has its whole budget back at one instant.
-    pub(super) fn on_reply(
-        &mut self,
-        (grant, wanted, begins_anew): (&LeaseGrant, u64, bool),
-        (bounds, demand): (&Bounds, &Demand),
-        now: Micros,
-    ) {
+    /// Sets the pace after an answer to the last message.
+    pub(super) fn on_reply(&mut self, reply: PacedReply<'_>, now: Micros) {
+        let PacedReply { grant, wanted, begins_anew, bounds, demand } = reply;
         let missing = wanted.saturating_sub(grant.granted.into());
         // Permits that were not granted because of a share are not short.
         if missing == 0 || grant.free >= missing {

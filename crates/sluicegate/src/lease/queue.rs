@@ -13,7 +13,7 @@ const WAITERS_MAX: usize = 1_024;
 
 /// The outcome of a request that waited.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum WaitOutcome {
     /// The request took its permits.
     Taken(LeasedDecision),
     /// The request is refused.
@@ -25,7 +25,7 @@ pub(crate) enum Outcome {
 }
 
 /// The receiver on which a request waits for its outcome.
-pub(crate) type QueueTicket = oneshot::Receiver<Outcome>;
+pub(crate) type QueueTicket = oneshot::Receiver<WaitOutcome>;
 
 /// The requests that wait, first come first.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) struct LeaseQueue(VecDeque<Waiter>);
 #[derive(Debug)]
 struct Waiter {
     cost: u32,
-    tell: oneshot::Sender<Outcome>,
+    tell: oneshot::Sender<WaitOutcome>,
 }
 
 impl LeaseQueue {
@@ -72,7 +72,7 @@ impl LeaseQueue {
             match take(first.cost) {
                 Some(taken) => {
                     let Waiter { cost, tell } = self.0.pop_front().expect("it was there");
-                    if tell.send(Outcome::Taken(taken)).is_err() {
+                    if tell.send(WaitOutcome::Taken(taken)).is_err() {
                         return Some(cost);
                     }
                 }
@@ -85,7 +85,7 @@ impl LeaseQueue {
     }
 
     /// Answers all that wait.
-    pub(super) fn answer(&mut self, outcome: impl Fn(u32) -> Outcome) {
+    pub(super) fn answer(&mut self, outcome: impl Fn(u32) -> WaitOutcome) {
         for Waiter { cost, tell } in self.0.drain(..) {
             // One that went away needs no answer.
             tell.send(outcome(cost)).ok();

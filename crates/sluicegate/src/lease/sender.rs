@@ -12,7 +12,7 @@ use sluicegate_kernel::{LeaseReply, Micros};
 use sluicegate_store::{KeyHash, StoreError};
 use tokio::time::Sleep;
 
-use super::{Lease, Leasing, OutgoingMessage, Subject};
+use super::{Lease, LeasedBudget, Leasing, OutgoingMessage};
 use crate::clock::Clock;
 
 /// Interval at which spending is marked, and leases are found that are idle or about to end.
@@ -42,7 +42,7 @@ impl Leasing {
     pub(crate) async fn keep<D>(
         &self,
         deliver: impl Fn(Arc<Lease>, OutgoingMessage) -> D,
-        forgotten: impl Fn(KeyHash, &Subject, u64),
+        forgotten: impl Fn(KeyHash, &LeasedBudget, u64),
     ) where
         D: Future<Output = (Arc<Lease>, Delivered)>,
     {
@@ -100,7 +100,7 @@ impl Leasing {
         self.wake.notify_one();
     }
 
-    fn tick(&self, now: Micros, forgotten: impl Fn(KeyHash, &Subject, u64)) {
+    fn tick(&self, now: Micros, forgotten: impl Fn(KeyHash, &LeasedBudget, u64)) {
         let mut is_any_over = false;
         self.table.each(|lease| {
             let mut state = lease.locked();

@@ -10,7 +10,7 @@ use sluicegate_kernel::limits::{LEASE_HINT_MAX_US, LEASE_MARKS_MAX};
 use sluicegate_kernel::{LeaseReply, Micros};
 
 use super::cell::Cell;
-use super::counts::{Counts, Fate};
+use super::counts::{Fate, LeaseCounts};
 
 /// Time after a message without an answer at which the next is due, to give back what the store granted: the shortest
 /// lease is longer.
@@ -41,7 +41,7 @@ pub(super) struct LeaseSession {
     /// that are not left are spent.
     had: u32,
     marks: MarkLog,
-    counts: Arc<Counts>,
+    counts: Arc<LeaseCounts>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ pub(super) enum ReplyOutcome {
 }
 
 impl LeaseSession {
-    pub(super) fn new(holder: Holder, patience: Micros, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(holder: Holder, patience: Micros, counts: Arc<LeaseCounts>) -> Self {
         Self {
             holder,
             patience,
@@ -127,7 +127,7 @@ impl LeaseSession {
         self.number
     }
 
-    pub(super) const fn counts(&self) -> &Arc<Counts> {
+    pub(super) const fn counts(&self) -> &Arc<LeaseCounts> {
         &self.counts
     }
 

@@ -31,7 +31,7 @@ impl LeaseStatus {
                 _ => Self::Off,
             };
         };
-        let span = match rules.set().leasable() {
+        let span = match rules.set().leasing_span() {
             Ok(span) => span,
             Err(reason) => return Self::Never(reason.to_string()),
         };

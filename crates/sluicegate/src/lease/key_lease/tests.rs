@@ -31,10 +31,10 @@ impl Key {
             let (policy, key, verb) = ("p", &b"k"[..], &LOOK);
             let request = StoreRequest { policy, key, rules: rules.set(), verb, origin, quota };
             let bounds = LeaseBounds { share_percent: 20, term: Micros::from_secs(2) };
-            Subject::new(&request, &LeaseTerms { rules: &rules, bounds })
+            LeasedBudget::new(&request, &LeaseTerms { rules: &rules, bounds })
         };
         let session = LeaseSession::new(Holder(1_000), Micros::from_millis(80), Arc::default());
-        let state = KeyLease::new(session, subject, (cost, Micros::from_millis(20)), ms(0));
+        let state = KeyLease::new(session, subject, cost, Micros::from_millis(20), ms(0));
         Self {
             state,
             cell: Cell::closed(),
@@ -59,7 +59,7 @@ impl Key {
     fn exchange(&mut self, now: Micros) -> Message {
         let message = self.state.next_message(&self.cell, now).expect("a message is due").message;
         let reply = self.store(&message, now);
-        self.state.on_reply((&self.cell, &self.last_reply), Ok(&reply), now);
+        self.state.on_reply(&self.cell, &self.last_reply, Ok(&reply), now);
         message
     }
 
@@ -102,7 +102,7 @@ fn permits_that_run_low_are_requested_once_and_for_a_key_that_is_kept() {
     let message = key.state.next_message(&key.cell, ms(0)).expect("a request waits").message;
     assert!(!key.state.runs_low(&key.cell, ms(1)), "an answer is awaited");
     let reply = key.store(&message, ms(1));
-    key.state.on_reply((&key.cell, &key.last_reply), Ok(&reply), ms(1));
+    key.state.on_reply(&key.cell, &key.last_reply, Ok(&reply), ms(1));
     key.state.yields_since = Some(ms(1));
     assert!(!key.state.runs_low(&key.cell, ms(2)), "it makes room for another key");
     key.state.yields_since = None;
@@ -119,7 +119,7 @@ fn permits_that_run_low_wait_for_the_pace_where_they_are_short() {
     key.lease_elsewhere(1, 1_000, ms(0));
     let mut place = key.miss(1, ms(0));
     assert_eq!(key.exchange(ms(0)).need, 1);
-    assert!(matches!(place.try_recv(), Ok(Outcome::Refused(_))));
+    assert!(matches!(place.try_recv(), Ok(WaitOutcome::Refused(_))));
     assert!(!key.state.runs_low(&key.cell, ms(1)), "the store had none a millisecond ago");
     assert!(key.state.runs_low(&key.cell, ms(1_300)));
 }
@@ -149,10 +149,10 @@ fn permits_of_a_waiter_that_left_are_for_the_next_when_the_store_has_no_place_fo
     let message = key.state.next_message(&key.cell, ms(0)).expect("two requests wait").message;
     drop(left);
     let reply = key.store(&message, ms(1));
-    key.state.on_reply((&key.cell, &key.last_reply), Ok(&reply), ms(1));
-    let Ok(Outcome::Taken(hit)) = stays.try_recv() else { panic!("5 permits came") };
+    key.state.on_reply(&key.cell, &key.last_reply, Ok(&reply), ms(1));
+    let Ok(WaitOutcome::Taken(hit)) = stays.try_recv() else { panic!("5 permits came") };
     let decision = hit.verdict.decision;
-    let outcome = Decided::Allow { granted: 2, wait: Micros::ZERO };
+    let outcome = Outcome::Allow { granted: 2, wait: Micros::ZERO };
     assert_eq!((decision.outcome, decision.remaining), (outcome, 3));
     assert_eq!(key.cell.left(), 0, "they are no lease");
 }
@@ -178,9 +178,9 @@ fn waiters_ask_the_store_themselves_after_an_error_that_is_no_outage() {
         let mut key = Key::hot(1);
         let mut place = key.miss(1, ms(0));
         key.state.next_message(&key.cell, ms(0)).expect("a request waits");
-        key.state.on_reply((&key.cell, &key.last_reply), Err(&error), ms(1));
+        key.state.on_reply(&key.cell, &key.last_reply, Err(&error), ms(1));
         let outcome = place.try_recv().expect("it is answered");
-        assert_eq!(matches!(outcome, Outcome::Failed(_)), fails, "{outcome:?}");
+        assert_eq!(matches!(outcome, WaitOutcome::Failed(_)), fails, "{outcome:?}");
         let may_wait = matches!(key.state.miss(&key.cell, 1, ms(2)), MissOutcome::Waits(_));
         assert_eq!(
             may_wait, fails,
@@ -195,7 +195,7 @@ fn a_message_that_gives_back_what_was_not_heard_of_requests_no_permits() {
     let place = key.miss(1, ms(0));
     key.state.next_message(&key.cell, ms(0)).expect("a request waits");
     let gone = StoreError::Unavailable { reason: "gone".to_owned(), executed: Executed::Perhaps };
-    key.state.on_reply((&key.cell, &key.last_reply), Err(&gone), ms(20));
+    key.state.on_reply(&key.cell, &key.last_reply, Err(&gone), ms(20));
     drop(place);
     assert!(!key.state.tick(&key.cell, ms(199)));
     assert!(key.state.tick(&key.cell, ms(200)));

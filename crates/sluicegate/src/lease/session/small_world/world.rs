@@ -26,16 +26,16 @@ pub(super) enum Event {
     /// A request gives a permit back to its holder.
     PutBack(usize),
     /// A holder sends a message; or the message is lost.
-    Ask(usize, Wishes, Fate),
+    Ask(usize, Wishes, MessageFate),
     /// The mail at this place arrives; an answer to it is lost, or not.
-    Arrive(usize, Fate),
+    Arrive(usize, MessageFate),
     /// The mail at this place arrives, and will once more.
-    Repeat(usize, Fate),
+    Repeat(usize, MessageFate),
 }
 
 /// The fate of a message, or of an answer. A later loss cannot be distinguished from one at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum MessageFate {
     Comes,
     Lost,
 }
@@ -157,12 +157,12 @@ impl World {
         }
         let has_room = self.under_way.len() < small.under_way_max;
         for (place, mail) in self.under_way.iter().enumerate() {
-            events.push(Event::Arrive(place, Fate::Comes));
+            events.push(Event::Arrive(place, MessageFate::Comes));
             if let Mail::OutgoingMessage { is_repeated, .. } = mail {
-                events.push(Event::Arrive(place, Fate::Lost));
+                events.push(Event::Arrive(place, MessageFate::Lost));
                 if !is_repeated {
-                    events.push(Event::Repeat(place, Fate::Lost));
-                    events.extend(has_room.then_some(Event::Repeat(place, Fate::Comes)));
+                    events.push(Event::Repeat(place, MessageFate::Lost));
+                    events.extend(has_room.then_some(Event::Repeat(place, MessageFate::Comes)));
                 }
             }
         }
@@ -186,8 +186,8 @@ impl World {
         if side.can_ask(small.messages_max[number], now) {
             let wishes = [Some(Wishes::More), (session.stood > 0).then_some(Wishes::End)];
             for wishes in wishes.into_iter().flatten() {
-                events.push(Event::Ask(number, wishes, Fate::Lost));
-                events.extend(has_room.then_some(Event::Ask(number, wishes, Fate::Comes)));
+                events.push(Event::Ask(number, wishes, MessageFate::Lost));
+                events.extend(has_room.then_some(Event::Ask(number, wishes, MessageFate::Comes)));
             }
         }
     }
@@ -234,7 +234,7 @@ impl World {
                 let Side { session, cell, version } = &mut next.sides[number];
                 session.give_up();
                 let message = session.ask(cell, &wishes.request(), now);
-                if fate == Fate::Comes {
+                if fate == MessageFate::Comes {
                     let (side, version, is_repeated) = (number, *version, false);
                     next.under_way.push(Mail::OutgoingMessage {
                         side,
@@ -297,7 +297,7 @@ impl World {
         self.asked.1 += 1;
     }
 
-    fn arrives(&mut self, mail: &Mail, fate: Fate, model: &Explored) {
+    fn arrives(&mut self, mail: &Mail, fate: MessageFate, model: &Explored) {
         let now = self.now();
         match *mail {
             Mail::OutgoingMessage { side, version, ref message, is_repeated } => {
@@ -309,7 +309,7 @@ impl World {
                     // It was executed before, and its lease has lapsed: this grant is not used.
                     self.lapsed += u64::from(grant.granted) * PERMIT;
                 }
-                if fate == Fate::Comes {
+                if fate == MessageFate::Comes {
                     self.under_way.push(Mail::Answer { side, reply });
                 }
             }
