@@ -19,6 +19,9 @@ pub(super) struct LayerConfig {
     pub(super) limiter: Arc<dyn LayerLimiter>,
     pub(super) cost: Option<CostOf>,
     pub(super) hold: Hold,
+    /// Permits are held for the time of the request.
+    #[cfg(feature = "engine")]
+    pub(super) keeps: bool,
     pub(super) app: Option<Arc<str>>,
     pub(super) marks_overflow: bool,
     pub(super) responder: Responder,
@@ -29,13 +32,21 @@ impl LayerConfig {
     pub(super) fn decide(&self, key: Key, parts: &Parts) -> Deciding {
         let cost = self.cost.as_ref().map_or(Cost::ONE, |cost_of| cost_of(parts));
         let (app, hold) = (self.app.as_ref(), self.hold);
-        self.limiter.decide(&LayerRequest { parts, key, app, cost, hold })
+        self.limiter.decide(&LayerRequest {
+            parts,
+            key,
+            app,
+            cost,
+            hold,
+            #[cfg(feature = "engine")]
+            keeps: self.keeps,
+        })
     }
 }
 
 impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limiter, cost: _, hold, app, marks_overflow, responder } = self;
+        let Self { limiter, hold, app, marks_overflow, responder, .. } = self;
         f.debug_struct("LayerConfig")
             .field("limiter", limiter)
             .field("hold", hold)

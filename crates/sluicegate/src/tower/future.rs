@@ -146,6 +146,11 @@ where
                 StateProjection::Called { response, ruling, limit } => {
                     let mut response = ready!(response.poll(cx))?;
                     limit.responder.allowed(ruling, response.headers_mut());
+                    #[cfg(feature = "engine")]
+                    if let Some(held) = ruling.held.take() {
+                        // A `ConcurrencyLayer` puts it into the body.
+                        response.extensions_mut().insert(Arc::new(held));
+                    }
                     return Poll::Ready(Ok(response));
                 }
             }

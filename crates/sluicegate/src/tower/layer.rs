@@ -135,10 +135,25 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
         Self::of(Arc::new(PolicyLimiter::new(engine, PolicyName::Of(Box::new(policy_of)))), key)
     }
 
+    /// Holds the permits for the time of the request.
+    #[cfg(feature = "engine")]
+    pub(super) fn keeping(mut self) -> Self {
+        self.limit.keeps = true;
+        self
+    }
+
     fn of(limiter: Arc<dyn LayerLimiter>, key: K) -> Self {
         let (hold, responder) = (Hold::default(), Responder::default());
-        let limit =
-            LayerConfig { limiter, cost: None, hold, app: None, marks_overflow: false, responder };
+        let limit = LayerConfig {
+            limiter,
+            cost: None,
+            hold,
+            #[cfg(feature = "engine")]
+            keeps: false,
+            app: None,
+            marks_overflow: false,
+            responder,
+        };
         Self { key: Arc::new(key), limit }
     }
 

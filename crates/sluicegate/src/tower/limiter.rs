@@ -9,6 +9,8 @@ use ::http::{Extensions, Response};
 use sluicegate_kernel::{Cost, Decision, Micros, RuleSet, Verb, Verdict};
 
 use super::key::Key;
+#[cfg(feature = "engine")]
+use crate::engine::HeldPermit;
 use crate::keyed::KeyedRateLimiter;
 
 /// Decides the requests of a layer.
@@ -25,6 +27,9 @@ pub(super) struct LayerRequest<'a> {
     pub(super) app: Option<&'a Arc<str>>,
     pub(super) cost: Cost,
     pub(super) hold: Hold,
+    /// The permits are held for the time of the request.
+    #[cfg(feature = "engine")]
+    pub(super) keeps: bool,
 }
 
 /// The treatment of a request that may pass, but only later: because a leaky bucket delays it, or
@@ -69,6 +74,9 @@ pub(super) struct Ruling {
     pub(super) way: Way,
     /// The mode of a decision made without the store; `None` if the store decided.
     pub(super) mode: Option<&'static str>,
+    /// The permit that is held for the request.
+    #[cfg(feature = "engine")]
+    pub(super) held: Option<HeldPermit>,
 }
 
 /// The treatment of a request.
@@ -120,6 +128,15 @@ impl LayerLimiter for KeyedRateLimiter<[u8]> {
         let Verdict { decision, rule } = self.verdict(request.key.as_bytes(), &verb);
         let way = if decision.allowed() { Way::Pass } else { Way::Refuse };
         let (rules, wait) = (Arc::clone(self.shared_rules()), decision.wait());
-        Deciding::Made(Ok(Ruling { decision, rules, rule, wait, way, mode: None }))
+        Deciding::Made(Ok(Ruling {
+            decision,
+            rules,
+            rule,
+            wait,
+            way,
+            mode: None,
+            #[cfg(feature = "engine")]
+            held: None,
+        }))
     }
 }

@@ -24,6 +24,8 @@
 //! the same however busy it is. For the same reason the layer is always ready: it asks the inner
 //! service whether it is ready when a request has passed.
 
+#[cfg(feature = "engine")]
+mod concurrency;
 mod config;
 mod future;
 mod key;
@@ -38,12 +40,17 @@ mod policies;
 mod respond;
 mod service;
 
+#[cfg(feature = "engine")]
+pub use concurrency::ConcurrencyLayer;
 pub use key::{ForwardedFor, Header, Key, KeyError, KeyExtractor, PeerAddr};
 pub use layer::RateLimitLayer;
 
 pub use crate::http::HeaderFormat;
 
 // The traits of tower name these types; a program never does.
+#[cfg(feature = "engine")]
+#[doc(hidden)]
+pub use concurrency::{Concurrency, ConcurrencyFuture, HeldBody};
 #[doc(hidden)]
 pub use future::RateLimitFuture;
 #[doc(hidden)]

@@ -32,7 +32,7 @@ pub(super) struct PolicyLimiter<S, O: Observer> {
 }
 
 /// A request that owns its data, for use after the call of the layer.
-struct Asked {
+struct DetachedRequest {
     policy: String,
     key: Option<Vec<u8>>,
     app: Option<Arc<str>>,
@@ -50,15 +50,38 @@ impl<S: Store + fmt::Debug + 'static, O: Observer<Label: Default>> LayerLimiter
     for PolicyLimiter<S, O>
 {
     fn decide(&self, request: &LayerRequest<'_>) -> Deciding {
-        let asked = Asked::new(self.name.of(request.parts), request);
+        let detached = DetachedRequest::new(self.name.of(request.parts), request);
+        if request.keeps {
+            return self.hold(&detached, request);
+        }
         let turn = self.engine.turn_for(O::Label::default());
-        if let Some(decided) = turn.try_decide(&asked.request()) {
+        if let Some(decided) = turn.try_decide(&detached.request()) {
             return Deciding::Made(ruling(decided));
         }
         let engine = Arc::clone(&self.engine);
         Deciding::Awaited(Box::pin(async move {
             let turn = engine.turn_for(O::Label::default());
-            ruling(turn.decide(&asked.request()).await)
+            ruling(turn.decide(&detached.request()).await)
+        }))
+    }
+}
+
+impl<S: Store + 'static, O: Observer<Label: Default>> PolicyLimiter<S, O> {
+    /// Acquires the permits of a request that holds them for its time.
+    fn hold(&self, detached: &DetachedRequest, request: &LayerRequest<'_>) -> Deciding {
+        let patience = match request.hold {
+            Hold::Never => Patience::None,
+            Hold::AsTold => Patience::Gateway(HOLD_MAX),
+            Hold::UpTo(max) => Patience::Permit(max),
+        };
+        let asked = detached.request().with_patience(patience);
+        let holding = self.engine.hold(O::Label::default(), &asked, request.cost);
+        let Some(holding) = holding else {
+            return Deciding::Made(Err(Undecided::SetUp("there is no tokio runtime".to_owned())));
+        };
+        Deciding::Awaited(Box::pin(async move {
+            let (admission, held) = holding.await.map_err(undecided)?;
+            Ok(Ruling { held, ..ruling(Ok(admission))? })
         }))
     }
 }
@@ -72,9 +95,9 @@ impl PolicyName {
     }
 }
 
-impl Asked {
+impl DetachedRequest {
     fn new(policy: &str, request: &LayerRequest<'_>) -> Self {
-        let LayerRequest { parts: _, key, app, cost, hold } = request;
+        let LayerRequest { key, app, cost, hold, .. } = request;
         let (verb, patience) = ask(*cost, *hold);
         let key = match key.as_bytes() {
             [] => None,
@@ -101,10 +124,7 @@ fn ask(cost: Cost, hold: Hold) -> (Verb, Patience) {
 
 /// Returns the layer's ruling after the engine's decision.
 fn ruling(decided: Result<Admission, DecideError>) -> Decided {
-    let Admission { answer, way, held } = decided.map_err(|error| match error {
-        DecideError::Store(error) => Undecided::Unavailable(format!("store: {error}")),
-        error => Undecided::SetUp(error.to_string()),
-    })?;
+    let Admission { answer, way, held } = decided.map_err(undecided)?;
     let mode = answer.mode;
     let way = match &way {
         Disposition::Allowed | Disposition::Shadowed => Way::Pass,
@@ -120,7 +140,16 @@ fn ruling(decided: Result<Admission, DecideError>) -> Decided {
     };
     let (decision, rules) = (answer.decision, Arc::clone(answer.rules()));
     let (rule, wait) = (answer.rule_place(), decision.wait().since(held));
-    Ok(Ruling { decision, rules, rule, wait, way, mode: mode.name_without_store() })
+    let mode = mode.name_without_store();
+    Ok(Ruling { decision, rules, rule, wait, way, mode, held: None })
+}
+
+/// Returns the reason for which the layer has no decision.
+fn undecided(error: DecideError) -> Undecided {
+    match error {
+        DecideError::Store(error) => Undecided::Unavailable(format!("store: {error}")),
+        error => Undecided::SetUp(error.to_string()),
+    }
 }
 
 /// Returns the response of a policy that degrades.
