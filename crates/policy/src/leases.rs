@@ -23,7 +23,7 @@ pub const TERM_MAX: Micros = Micros::new(LEASE_TERM_MAX_US);
 /// The leases of a policy's permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leases {
-    /// Where the rules allow it, within the default bounds.
+    /// Leases where the rules allow it, within the default bounds.
     #[default]
     Auto,
     /// Never.

@@ -369,7 +369,7 @@ impl Policy {
 
     /// The bounds of leases of its permits. `None`: never leased, because its document sets `off` or because
     /// `overflow: queue` books permits in advance. Rules that cannot be leased are not considered: see
-    /// [`RuleSet::leasable`].
+    /// [`RuleSet::leasing_span`].
     pub fn lease_bounds(&self) -> Option<LeaseBounds> {
         match (self.leases, &self.overflow) {
             (Leases::Off, _) | (_, Overflow::Queue { .. }) => None,

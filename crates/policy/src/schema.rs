@@ -7,10 +7,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde_json::{Map, Value, json};
-use sluicegate_kernel::algorithm::algorithms;
+use sluicegate_kernel::algorithm::{AlgorithmInfo, algorithms};
 use sluicegate_kernel::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, RULES_MAX};
 use sluicegate_kernel::param::{Kind, Param};
 
+use crate::document::fields::Word;
 use crate::document::{CARRY, ON_KEY_QUOTA, ON_STORE_FAILURE, STATUS_MAX, STATUS_MIN};
 use crate::limits::{
     APPS_MAX, BODY_BYTES_MAX, HEADERS_MAX, HOST_BYTES_MAX, HOSTS_MAX, KEY_PARTS_MAX, MATCHES_MAX,
@@ -24,8 +25,8 @@ pub fn document() -> Value {
     document_of(algorithms())
 }
 
-/// The schema with these algorithms: the name, a sentence and the parameters of each.
-pub fn document_of(algorithms: &[(&str, &str, &[Param])]) -> Value {
+/// The schema with these algorithms.
+pub fn document_of(algorithms: &[AlgorithmInfo]) -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sluicegate policies",
@@ -121,10 +122,7 @@ fn policy() -> Value {
         "required": ["name", "rules"],
         "additionalProperties": false,
         "if": hands_out_permits(),
-        "then": { "not": { "anyOf": [
-            { "required": ["match"] },
-            { "required": ["overflow"], "properties": { "overflow": { "type": "object", "required": ["queue"] } } },
-        ] } },
+        "then": { "not": { "required": ["match"] } },
     })
 }
 
@@ -293,18 +291,17 @@ fn rules() -> Value {
     })
 }
 
-fn rule(algorithms: &[(&str, &str, &[Param])]) -> Value {
+fn rule(algorithms: &[AlgorithmInfo]) -> Value {
     let mut properties = Map::new();
     let name = json!({
         "description": "Unique in its list. Default for a single rule: its algorithm.",
         "$ref": "#/$defs/name",
     });
     properties.insert("name".into(), name);
-    for (name, about, params) in algorithms {
+    for AlgorithmInfo { name, about, params } in algorithms {
         properties.insert((*name).into(), algorithm(about, params));
     }
-    let one_of: Vec<_> =
-        algorithms.iter().map(|(name, ..)| json!({ "required": [name] })).collect();
+    let one_of: Vec<_> = algorithms.iter().map(|info| json!({ "required": [info.name] })).collect();
     json!({
         "description": "One limit: an algorithm with its parameters.",
         "type": "object",
@@ -388,6 +385,6 @@ fn overflow() -> Value {
     })
 }
 
-fn words<T>(words: &[(&'static str, T)]) -> Vec<&'static str> {
-    words.iter().map(|(word, _)| *word).collect()
+fn words<T>(words: &[Word<T>]) -> Vec<&'static str> {
+    words.iter().map(|known| known.word).collect()
 }

@@ -8,7 +8,7 @@ use super::{
     DescriptorAction, DescriptorRoute, DescriptorTree, KeyPattern, Leaf, RESERVED_DOMAIN,
     RouteEntry, Unit, ValuePattern,
 };
-use crate::document::fields::{Fields, distinct, either, line, list, name, word};
+use crate::document::fields::{Fields, Word, distinct, either, line, list, name, word};
 use crate::document::read;
 use crate::error::{At, DocumentErrors};
 use crate::finding;
@@ -16,8 +16,11 @@ use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
 
 /// The words of `always`.
-const ALWAYS: [(&str, Always); 3] =
-    [("allow", Always::Allow), ("ignore", Always::Ignore), ("refuse", Always::Refuse)];
+const ALWAYS: [Word<Always>; 3] = [
+    Word::new("allow", Always::Allow),
+    Word::new("ignore", Always::Ignore),
+    Word::new("refuse", Always::Refuse),
+];
 
 #[derive(Clone, Copy)]
 enum Always {

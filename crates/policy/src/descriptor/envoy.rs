@@ -67,7 +67,7 @@ pub struct ImportErrors {
 pub fn import<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Import, ImportErrors> {
-    import_files(files, false)
+    import_files(files.into_iter().map(|(name, text)| NamedText { name, text }), false)
 }
 
 /// Imports files of which several may share a domain, which has the descriptors of all of them, in the order of the
@@ -78,18 +78,18 @@ pub fn import<'a>(
 pub fn import_merged<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Import, ImportErrors> {
-    import_files(files, true)
+    import_files(files.into_iter().map(|(name, text)| NamedText { name, text }), true)
 }
 
 fn import_files<'a>(
-    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+    files: impl IntoIterator<Item = NamedText<'a>>,
     merge: bool,
 ) -> Result<Import, ImportErrors> {
     let mut errors = Vec::new();
     let mut found = Vec::new();
     let mut notes = Vec::new();
     let mut domains = Domains { merge, ..Domains::default() };
-    for (file, text) in files {
+    for NamedText { name: file, text } in files {
         let read = read_yaml_v2(text, |node, at| {
             let config = config(node, at)?;
             domains.add(file, &config, at).then_some(config)
@@ -98,7 +98,12 @@ fn import_files<'a>(
             Ok(config) => {
                 let note = |note| alloc::format!("{}: {note}", excerpt(file));
                 notes.extend(config.notes.into_iter().map(note));
-                found.extend(config.found.into_iter().map(|found| (excerpt(file), found)));
+                found.extend(
+                    config
+                        .found
+                        .into_iter()
+                        .map(|descriptor| FoundDescriptor { file: excerpt(file), descriptor }),
+                );
             }
             Err(problems) => errors.push((excerpt(file), problems)),
         }
@@ -108,6 +113,12 @@ fn import_files<'a>(
     }
     let (policies, descriptors) = print(&domains, found);
     Ok(Import { policies, descriptors, notes })
+}
+
+/// A file, with its name in messages.
+struct NamedText<'a> {
+    name: &'a str,
+    text: &'a str,
 }
 
 /// The domains of the files that were read.
@@ -175,9 +186,15 @@ struct EnvoyFile {
     notes: Vec<String>,
 }
 
+/// A descriptor, and the file that it is in.
+struct FoundDescriptor {
+    file: String,
+    descriptor: EnvoyDescriptor,
+}
+
 /// A descriptor that ends the search.
 struct EnvoyDescriptor {
-    /// Where it is written.
+    /// The path at which it is written.
     path: String,
     route: DescriptorRoute,
     limit: Option<EnvoyLimit>,
@@ -460,9 +477,10 @@ macro_rules! put {
 }
 
 /// The two documents.
-fn print(domains: &Domains<'_>, found: Vec<(String, EnvoyDescriptor)>) -> (String, String) {
-    let limited = |found: &&(String, EnvoyDescriptor)| found.1.limit.is_some();
-    let mut names = names(found.iter().filter(limited).map(|(_, found)| &found.route)).into_iter();
+fn print(domains: &Domains<'_>, found: Vec<FoundDescriptor>) -> (String, String) {
+    let limited = |found: &&FoundDescriptor| found.descriptor.limit.is_some();
+    let mut names =
+        names(found.iter().filter(limited).map(|found| &found.descriptor.route)).into_iter();
     let mut policies = String::from("policies:\n");
     let mut descriptors = String::new();
     if !domains.empty.is_empty() {
@@ -474,7 +492,8 @@ fn print(domains: &Domains<'_>, found: Vec<(String, EnvoyDescriptor)>) -> (Strin
         return ("policies: []\n".into(), descriptors);
     }
     descriptors.push_str("descriptors:\n");
-    for (file, EnvoyDescriptor { path, mut route, limit }) in found {
+    for FoundDescriptor { file, descriptor } in found {
+        let EnvoyDescriptor { path, mut route, limit } = descriptor;
         if let Some(limit) = &limit {
             let name = names.next().expect("there is a name for each limit");
             push_policy(&mut policies, &alloc::format!("{file}: {path}"), &name, limit);

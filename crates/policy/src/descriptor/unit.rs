@@ -1,5 +1,7 @@
 //! Units of time of limits of other limiters.
 
+use crate::document::fields::Word;
+
 /// The window of a limit. All begin at multiples of their length since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
@@ -21,20 +23,20 @@ pub enum Unit {
 
 impl Unit {
     /// All of them by name.
-    pub(super) const NAMES: [(&str, Self); 7] = [
-        ("second", Self::Second),
-        ("minute", Self::Minute),
-        ("hour", Self::Hour),
-        ("day", Self::Day),
-        ("week", Self::Week),
-        ("month", Self::Month),
-        ("year", Self::Year),
+    pub(super) const NAMES: [Word<Self>; 7] = [
+        Word::new("second", Self::Second),
+        Word::new("minute", Self::Minute),
+        Word::new("hour", Self::Hour),
+        Word::new("day", Self::Day),
+        Word::new("week", Self::Week),
+        Word::new("month", Self::Month),
+        Word::new("year", Self::Year),
     ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        let own = Self::NAMES.iter().find(|(_, unit)| *unit == self);
-        own.expect("every unit has a name").0
+        let own = Self::NAMES.iter().find(|known| known.meaning == self);
+        own.expect("every unit has a name").word
     }
 
     /// Its length in seconds.

@@ -17,6 +17,24 @@ use crate::quoted::{listed, quoted};
 /// The fields of a map, all of which are known.
 pub(crate) struct Fields<'n>(&'n [(String, DocumentNode)]);
 
+/// A field that people expect elsewhere, and what to write instead.
+pub(crate) struct FieldRemedy {
+    pub(crate) field: &'static str,
+    pub(crate) instead: &'static str,
+}
+
+/// A word of documents with its meaning.
+pub(crate) struct Word<T> {
+    pub(crate) word: &'static str,
+    pub(crate) meaning: T,
+}
+
+impl<T: Copy> Word<T> {
+    pub(crate) const fn new(word: &'static str, meaning: T) -> Self {
+        Self { word, meaning }
+    }
+}
+
 impl<'n> Fields<'n> {
     /// The fields of `node`. Unknown and repeated ones are reported; the others can still be read,
     /// so that their errors are found too.
@@ -29,7 +47,7 @@ impl<'n> Fields<'n> {
         node: &'n DocumentNode,
         at: &At<'_>,
         known: &[&str],
-        elsewhere: &[(&str, &str)],
+        elsewhere: &[FieldRemedy],
     ) -> Option<Self> {
         let DocumentNode::Map(entries) = node else {
             return at.expected(
@@ -47,9 +65,9 @@ impl<'n> Fields<'n> {
                     "merge keys are not supported: repeat the fields"
                 ));
             } else if !known.contains(&name.as_str()) {
-                let instead = elsewhere.iter().find(|(other, _)| other == name);
+                let instead = elsewhere.iter().find(|remedy| remedy.field == name);
                 at.field(name).report::<()>(match instead {
-                    Some((_, instead)) => {
+                    Some(FieldRemedy { instead, .. }) => {
                         finding!("unknown_field_instead", "unknown field, write {instead}", instead)
                     }
                     None => unknown_field(name, known),
@@ -141,7 +159,10 @@ pub(crate) fn list<'n>(
                 item
             ));
         }
-        DocumentNode::Map(fields) if let Some(item) = item_of(things, fields) => {
+        DocumentNode::Map(fields)
+            if let Some((name, value)) = fields.first()
+                && let Some(item) = item_of(things, name, value) =>
+        {
             return at.report(finding!(
                 "map_for_list",
                 "expected a list of {things}, found a map: write `- {item}`",
@@ -165,14 +186,13 @@ pub(crate) fn list<'n>(
     Some(items)
 }
 
-/// The first field of the first item that a map of `things` by their names was meant to be, such as `name: login`.
-fn item_of(things: &str, fields: &[(String, DocumentNode)]) -> Option<String> {
+/// The first field, `name` with its `value`, of the first item that a map of `things` by their names was meant to be, such as `name: login`.
+fn item_of(things: &str, name: &str, value: &DocumentNode) -> Option<String> {
     let id = match things {
         "policies" | "rules" => "name",
         "overrides" => "key",
         _ => return None,
     };
-    let (name, value) = fields.first()?;
     match value {
         DocumentNode::Text(value) if name == id && is_plain(value) => {
             Some(alloc::format!("{id}: {value}"))
@@ -186,7 +206,7 @@ fn item_of(things: &str, fields: &[(String, DocumentNode)]) -> Option<String> {
 }
 
 fn is_algorithm(name: &str) -> bool {
-    algorithms().iter().any(|(algorithm, ..)| *algorithm == name)
+    algorithms().iter().any(|algorithm| algorithm.name == name)
 }
 
 /// Returns the text of `node`.
@@ -234,26 +254,26 @@ pub(crate) fn name<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
 }
 
 /// Returns the meaning of one of `words`.
-pub(crate) fn word<T: Copy>(node: &DocumentNode, at: &At<'_>, words: &[(&str, T)]) -> Option<T> {
+pub(crate) fn word<T: Copy>(node: &DocumentNode, at: &At<'_>, words: &[Word<T>]) -> Option<T> {
     let found = match node {
-        DocumentNode::Text(text) => words.iter().find(|(word, _)| word == text),
+        DocumentNode::Text(text) => words.iter().find(|known| known.word == text),
         _ => None,
     };
     match found {
-        Some((_, meaning)) => Some(*meaning),
+        Some(known) => Some(known.meaning),
         None if let DocumentNode::Text(text) = node
-            && let Some(near) = near_word(text, words.iter().map(|(word, _)| *word)) =>
+            && let Some(near) = near_word(text, words.iter().map(|known| known.word)) =>
         {
             let found = node.describe();
             at.report(finding!(
                 "expected_near",
                 "expected {wanted}, found {found}; did you mean `{near}`?",
-                wanted = listed(words.iter().map(|(word, _)| *word), "or"),
+                wanted = listed(words.iter().map(|known| known.word), "or"),
                 found,
                 near
             ))
         }
-        None => at.expected(&listed(words.iter().map(|(word, _)| *word), "or"), node),
+        None => at.expected(&listed(words.iter().map(|known| known.word), "or"), node),
     }
 }
 

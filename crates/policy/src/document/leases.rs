@@ -52,11 +52,11 @@ fn never_leased(
     overrides: &[WrittenOverride<'_>],
     overflow: &Overflow,
 ) -> Option<NeverLeased> {
-    if let Err(reason) = rules.set().leasable() {
+    if let Err(reason) = rules.set().leasing_span() {
         return Some(NeverLeased::Rule(reason));
     }
     let of_override = |(place, own): (usize, &WrittenOverride<'_>)| {
-        Some(NeverLeased::OverrideRule(place, own.rules().set().leasable().err()?))
+        Some(NeverLeased::OverrideRule(place, own.rules().set().leasing_span().err()?))
     };
     let own = overrides.iter().enumerate().find_map(of_override);
     own.or_else(|| matches!(overflow, Overflow::Queue { .. }).then_some(NeverLeased::Queue))

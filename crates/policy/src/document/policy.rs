@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use sluicegate_kernel::{Carry, Micros};
 
 use super::Origin;
-use super::fields::{Fields, distinct, list, listed_twice, name, optional, text, word};
+use super::fields::{
+    FieldRemedy, Fields, Word, distinct, list, listed_twice, name, optional, text, word,
+};
 use super::leases::{check_leasable, leases};
 use super::matcher::matcher;
 use super::overflow::overflow;
@@ -40,35 +42,38 @@ const FIELDS: [&str; 12] = [
 ];
 
 /// Words that people write in a policy, and the replacements.
-const INSTEAD: [(&str, &str); 10] = [
-    ("shadow", "`overflow: shadow`"),
-    ("dry_run", "`overflow: shadow`"),
-    ("mode", "`overflow: shadow`"),
-    ("rate", RULE),
-    ("burst", RULE),
-    ("limit", WINDOW),
-    ("window", WINDOW),
-    ("token_bucket", RULE),
-    ("fixed_window", WINDOW),
-    ("path", "`match: { path: { prefix: /orders } }`"),
+const INSTEAD: [FieldRemedy; 10] = [
+    FieldRemedy { field: "shadow", instead: "`overflow: shadow`" },
+    FieldRemedy { field: "dry_run", instead: "`overflow: shadow`" },
+    FieldRemedy { field: "mode", instead: "`overflow: shadow`" },
+    FieldRemedy { field: "rate", instead: RULE },
+    FieldRemedy { field: "burst", instead: RULE },
+    FieldRemedy { field: "limit", instead: WINDOW },
+    FieldRemedy { field: "window", instead: WINDOW },
+    FieldRemedy { field: "token_bucket", instead: RULE },
+    FieldRemedy { field: "fixed_window", instead: WINDOW },
+    FieldRemedy { field: "path", instead: "`match: { path: { prefix: /orders } }`" },
 ];
 const RULE: &str = "`rules: [ { token_bucket: { rate: 100/s } } ]`";
 const WINDOW: &str = "`rules: [ { fixed_window: { limit: 100, window: 1m } } ]`";
 
 /// The words of `on_store_failure`.
-pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
-    ("local", OnStoreFailure::Local),
-    ("allow", OnStoreFailure::Allow),
-    ("deny", OnStoreFailure::Deny),
+pub(crate) const ON_STORE_FAILURE: [Word<OnStoreFailure>; 3] = [
+    Word::new("local", OnStoreFailure::Local),
+    Word::new("allow", OnStoreFailure::Allow),
+    Word::new("deny", OnStoreFailure::Deny),
 ];
 
 /// The words of `on_key_quota`.
-pub(crate) const ON_KEY_QUOTA: [(&str, OnKeyQuota); 2] =
-    [("share", OnKeyQuota::Share), ("deny", OnKeyQuota::Deny)];
+pub(crate) const ON_KEY_QUOTA: [Word<OnKeyQuota>; 2] =
+    [Word::new("share", OnKeyQuota::Share), Word::new("deny", OnKeyQuota::Deny)];
 
 /// The words of `carry`.
-pub(crate) const CARRY: [(&str, Carry); 3] =
-    [("usage", Carry::Usage), ("proportional", Carry::Proportional), ("reset", Carry::Reset)];
+pub(crate) const CARRY: [Word<Carry>; 3] = [
+    Word::new("usage", Carry::Usage),
+    Word::new("proportional", Carry::Proportional),
+    Word::new("reset", Carry::Reset),
+];
 
 /// Reads a policy from its author.
 pub(super) fn policy(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {

@@ -4,13 +4,13 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use sluicegate_kernel::algorithm::algorithms;
+use sluicegate_kernel::algorithm::{AlgorithmInfo, algorithms};
 use sluicegate_kernel::limits::{LOG_ENTRIES_MAX, PERMITS_MAX, RULES_MAX};
 use sluicegate_kernel::param::{Kind, Param};
 use sluicegate_kernel::written::{parse_span, parse_whole};
 use sluicegate_kernel::{Carry, NamedRule, Params, RangeError, Rule, RuleSet, Value};
 
-use super::fields::{Fields, list, missing, name, text, word};
+use super::fields::{Fields, Word, list, missing, name, text, word};
 use crate::calendar::zone;
 use crate::error::At;
 use crate::finding;
@@ -53,12 +53,14 @@ fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
     let DocumentNode::Map(entries) = node else {
         return at.expected("a map with `name` and an algorithm", node);
     };
-    let known = |name: &str| algorithms().iter().find(|(algorithm, ..)| *algorithm == name);
+    let known = |name: &str| algorithms().iter().find(|algorithm| algorithm.name == name);
     let mut given = entries.iter().filter_map(|(name, node)| Some((known(name)?, node)));
-    let Some((&(algorithm, _, table), parameters)) = given.next() else {
+    let Some((&AlgorithmInfo { name: algorithm, params: table, .. }, parameters)) = given.next()
+    else {
         return no_algorithm(entries, at);
     };
-    if let Some(((other, ..), _)) = given.next().filter(|((other, ..), _)| *other != algorithm) {
+    let other = given.next().map(|(other, _)| other.name);
+    if let Some(other) = other.filter(|other| *other != algorithm) {
         return at.report(finding!(
             "two_algorithms",
             "`{algorithm}` and `{other}`: a rule has one algorithm",
@@ -111,11 +113,11 @@ fn beside_algorithm(algorithm: &str, beside: &[&str], at: &At<'_>) -> Option<Nam
 fn algorithm_with(parameter: &str) -> Option<&'static str> {
     let mut all = algorithms().iter();
     let has = |table: &[Param]| table.iter().any(|param| param.name == parameter);
-    all.find(|(_, _, table)| has(table)).map(|(name, ..)| *name)
+    all.find(|algorithm| has(algorithm.params)).map(|algorithm| algorithm.name)
 }
 
 fn no_algorithm(entries: &[(String, DocumentNode)], at: &At<'_>) -> Option<NamedRule> {
-    let names = || algorithms().iter().map(|(name, ..)| *name);
+    let names = || algorithms().iter().map(|algorithm| algorithm.name);
     let known = listed(names(), "or");
     let others = || entries.iter().filter(|(name, _)| name != "name");
     let misspelt = others().find(|(name, _)| nearest(name, names()).is_some());
@@ -210,15 +212,6 @@ fn algorithm_rule(
         return None;
     }
     match Rule::from_params(algorithm, &params)? {
-        // Queues are not implemented, so that a rule which relies on one would refuse its callers.
-        Ok(Rule::Concurrency(rule)) if rule.queue() > 0 => {
-            let queue = rule.queue();
-            at.field("queue").report(finding!(
-                "queue_unsupported",
-                "`{queue}` is not supported yet, expected 0",
-                queue
-            ))
-        }
         Ok(rule) => Some(rule),
         Err(error) => out_of_range(&error, at),
     }
@@ -283,7 +276,7 @@ fn value(kind: &Kind, node: &DocumentNode, at: &At<'_>) -> Option<Value> {
             ));
         }
         (Kind::Word(words), _) => {
-            let words: Vec<_> = words.iter().map(|word| (*word, *word)).collect();
+            let words: Vec<_> = words.iter().map(|word| Word::new(word, *word)).collect();
             Value::Word(word(node, at, &words)?.to_owned())
         }
         (Kind::Factor { min, max }, DocumentNode::Number(text)) => {

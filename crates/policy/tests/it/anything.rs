@@ -128,7 +128,7 @@ fn the_schema_accepts_what_is_accepted_and_refuses_some_that_is_not() {
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" }, "sliding_log": { "limit": 1, "window": "1s" } }] }] }),
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": "queue" }] }),
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "leases": "on" }] }),
-        json!({ "policies": [{ "name": "a", "rules": [{ "concurrency": { "limit": 1, "ttl": "1s" } }], "overflow": { "queue": { "max_wait": "1s" } } }] }),
+        json!({ "policies": [{ "name": "a", "rules": [{ "concurrency": { "limit": 1, "ttl": "1s", "queue": 10001 } }] }] }),
         json!({ "policies": [{ "name": "a", "rules": [{ "concurrency": { "limit": 1, "ttl": "1s" } }], "match": { "method": ["GET"] } }] }),
         json!({ "policies": [{ "name": "a", "rules": [{ "token_bucket": { "rate": "1/s" } }], "match": { "method": ["GET"] },
             "overrides": [{ "key": "k", "rules": [{ "concurrency": { "limit": 1, "ttl": "1s" } }] }] }] }),

@@ -277,25 +277,27 @@ fn of_fields_that_do_not_go_together_with_a_rule_that_hands_out_permits() {
         {
             policy(&format!("{rules}, overflow: {accepted}, key: [remote_ip]"), "ok");
         }
+        let waits = rules.replace("ttl: 1m", "ttl: 1m, queue: 10");
+        policy(&format!("{waits}, overflow: {{ queue: {{ max_wait: 1s }} }}"), "ok");
         let queue = format!(
-            "policies[0].overflow: `queue` is not supported with the `concurrency` rule at `{place}`: `acquire` does \
-             not wait; expected `reject`, `degrade`, `divert` or `shadow`"
+            "policies[0].overflow: `queue` needs a queue at the `concurrency` rule at `{place}`, whose `queue` is 0; \
+             expected `queue: 1` to `queue: 10000` there, or `reject`, `degrade`, `divert` or `shadow` here"
         );
         let matched = format!(
-            "policies[0].match: not supported with the `concurrency` rule at `{place}`: gateways only check requests; \
-             remove `match` and acquire permits in your program, or limit the requests by another rule in a policy of \
-             its own"
+            "policies[0].match: not supported with the `concurrency` rule at `{place}`: gateways that ask for all \
+             policies hold no permits; remove `match`, and have the gateway name the policy or acquire permits in your \
+             program, or limit the requests by another rule in a policy of its own"
         );
         let (max_wait, post) =
             ("overflow: { queue: { max_wait: 1s } }", "match: { method: [POST] }");
         policy(&format!("{rules}, {max_wait}"), &queue);
+        // A request waits for the permits of all rules, or of none.
+        let other = "{ name: other, concurrency: { limit: 9, ttl: 1m } }";
+        let of_one = waits.replace("{ name: slots,", &format!("{other}, {{ name: slots,"));
+        policy(&format!("{of_one}, {max_wait}"), &queue);
         policy(&format!("{rules}, {post}"), &matched);
         policy(&format!("{rules}, {max_wait}, {post}"), &format!("{queue}\n{matched}"));
     }
-    policy(
-        "rules: [ { concurrency: { limit: 5, ttl: 1m, queue: 5 } } ]",
-        "policies[0].rules[0].concurrency.queue: `5` is not supported yet, expected 0",
-    );
 }
 
 #[test]
@@ -691,12 +693,12 @@ fn what_was_most_likely_meant_is_named() {
 }
 
 #[test]
-fn a_queue_of_callers_is_refused_until_somebody_serves_it() {
+fn of_a_queue_of_requests() {
     let queue = |queue: &str, expected: &str| {
         rule(&format!("{{ concurrency: {{ limit: 1, ttl: 1s, queue: {queue} }} }}"), expected);
     };
     queue("0", "ok");
-    queue("5", "~.concurrency.queue: `5` is not supported yet, expected 0");
+    queue("10000", "ok");
     queue("10001", "~.concurrency.queue: `10001` is not a whole number from 0 to 10000");
 }
 
