@@ -1,14 +1,17 @@
 //! The messages of `spec/proto`, as Rust has them. They stay within this wire.
 
-#![expect(
+// Formatted as the generator does it.
+#[rustfmt::skip]
+#[expect(
     clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
     clippy::default_trait_access,
     unreachable_pub,
     reason = "generated"
 )]
+mod generated;
 
-include!(concat!(env!("OUT_DIR"), "/envoy.rs"));
+use generated::envoy;
 
 pub(super) use envoy::config::core::v3::HeaderValue;
 pub(super) use envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -25,4 +28,4 @@ pub(super) use envoy::service::ratelimit::v3::rate_limit_service_server::{
 pub(super) use envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
 /// The messages as descriptors, for reflection.
-pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rls.bin"));
+pub(super) const DESCRIPTORS: &[u8] = include_bytes!("proto/descriptors.bin");
