@@ -29,8 +29,9 @@ const CHANGES_PER_MINUTE_MAX: u32 = 100_000;
 /// Longest name of a node in bytes: a host and a port.
 const NODE_BYTES_MAX: usize = 128;
 
-/// The verbs of requests on the rls wire: gateways take permits, look, or give permits back.
-const RLS_VERBS: [VerbName; 3] = [VerbName::Check, VerbName::Peek, VerbName::Refund];
+/// The verbs of requests on the rls wire: gateways take permits, look, or give permits back, and hold those of streams.
+const RLS_VERBS: [VerbName; 5] =
+    [VerbName::Check, VerbName::Peek, VerbName::Refund, VerbName::Acquire, VerbName::Release];
 
 /// Checks what types cannot express.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
@@ -72,6 +73,10 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         let problem = "cannot be combined with `catalog.url`: use `rls.descriptors`, and import \
                        policies with `sluicegate import envoy`";
         return wrong("rls.envoy_config", problem.to_owned());
+    }
+    if cfg!(not(feature = "otel")) && trace.endpoint.is_some() {
+        let problem = "traces are not built in: build with the feature `otel`, or leave it out";
+        return wrong("trace.endpoint", problem.to_owned());
     }
     if trace.endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_http()) {
         // It is not repeated: there may be a password in it.
@@ -217,6 +222,11 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
 }
 
 fn check_oidc(oidc: &OidcConfig, has_catalog: bool) -> Result<(), ConfigError> {
+    if cfg!(not(feature = "oidc")) {
+        let problem =
+            "OpenID Connect is not built in: build with the feature `oidc`, or leave it out";
+        return wrong("catalog.oidc", problem.to_owned());
+    }
     if !has_catalog {
         return wrong("catalog.oidc", "requires `catalog.url`".to_owned());
     }

@@ -43,7 +43,7 @@ use crate::verbs::VerbName;
 pub struct Config {
     /// The process.
     pub(crate) server: ServerConfig,
-    /// Where counters are kept.
+    /// Store of the counters.
     pub(crate) store: StoreConfig,
     /// Policies in files.
     pub(crate) policies: PoliciesConfig,
@@ -93,7 +93,7 @@ pub(crate) struct ServerConfig {
     pub(crate) allowed_hosts: OneOrMany<HostName>,
 }
 
-/// Where state is kept.
+/// The store of states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StoreConfig {

@@ -16,11 +16,11 @@ pub(super) fn in_words(path: &str, problem: String, given: Option<&Value>) -> St
         // It may be a secret that misses its key: it is not repeated.
         return "expected a section".to_owned();
     }
-    let said = near_field(path, &problem)
+    let plain = near_field(path, &problem)
         .or_else(|| unknown_word(&problem))
         .or_else(|| word_expected(path, &problem, given))
         .or_else(|| wrong_kind(path, &problem));
-    said.unwrap_or(problem)
+    plain.unwrap_or(problem)
 }
 
 /// Names the unknown word, and the known words that `problem` lists.
