@@ -110,8 +110,8 @@ pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize 
     let foreign = Arc::new(ForeignClients::new(listener.address().ok().as_ref()));
     let serving = accept::serve(listener, CONNECTIONS_MAX, workers, stop, move |stream, _| {
         let (carrier, slot) = stream.into_parts();
-        let ending = (Arc::clone(&foreign), stopping.clone());
-        connections.during(connection(services.clone(), carrier, slot, ending))
+        let (services, foreign) = (services.clone(), Arc::clone(&foreign));
+        connections.during(connection(services, carrier, slot, foreign, stopping.clone()))
     });
     join(serving, told_to_stop).await.0
 }
@@ -129,13 +129,14 @@ async fn connection(
     services: Services,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     slot: Arc<ConnectionSlot>,
-    (foreign, stop): (Arc<ForeignClients>, CancellationToken),
+    foreign: Arc<ForeignClients>,
+    stop: CancellationToken,
 ) {
-    let asked = AtomicBool::new(false);
+    let has_request = AtomicBool::new(false);
     let share = Arc::new(ConnectionBudget::new(Arc::clone(&services.account)));
     let service = service_fn(|request| {
-        if !asked.load(Ordering::Relaxed) {
-            asked.store(true, Ordering::Relaxed);
+        if !has_request.load(Ordering::Relaxed) {
+            has_request.store(true, Ordering::Relaxed);
         }
         let (head, body) = Request::into_parts(request);
         if head.headers.len() > FIELDS_MAX {
@@ -152,21 +153,21 @@ async fn connection(
     let mut connection = pin!(builder().serve_connection(TokioIo::new(Whole(stream)), service));
     let first_request = async {
         sleep(FIRST_REQUEST_WAIT_MAX).await;
-        if asked.load(Ordering::Relaxed) {
+        if has_request.load(Ordering::Relaxed) {
             sleep(age()).await;
         }
     };
     // An error is the client's: it did not send HTTP/2, or it went away.
     let grace = tokio::select! {
         served = connection.as_mut() => {
-            if served.is_err_and(|error| is_foreign(&error)) && !asked.load(Ordering::Relaxed) {
+            if served.is_err_and(|error| is_foreign(&error)) && !has_request.load(Ordering::Relaxed) {
                 foreign.log("no HTTP/2", FOREIGN_ADVICE);
             }
             return;
         }
         () = stop.cancelled() => GRACE,
         // Without a request, nothing is in flight.
-        () = first_request => if asked.load(Ordering::Relaxed) { GRACE } else { Duration::ZERO },
+        () = first_request => if has_request.load(Ordering::Relaxed) { GRACE } else { Duration::ZERO },
     };
     connection.as_mut().graceful_shutdown();
     timeout(grace, connection).await.ok();
@@ -344,7 +345,8 @@ mod tests {
             services,
             server,
             Arc::default(),
-            (Arc::default(), stop.clone()),
+            Arc::default(),
+            stop.clone(),
         ));
         (client, stop, serving)
     }

@@ -12,12 +12,13 @@ use sluicegate_net::headers::bearer;
 use sluicegate_policy::DescriptorTree;
 use sluicegate_policy::descriptor::RESERVED_DOMAIN;
 use sluicegate_text::terminal::one_line;
+use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 
 use self::decide::AskedBudget;
 use super::codec::{
     BudgetDecision, BudgetRequest, DescriptorRequest, Overall, ResponseBuilder, RlsError,
-    WindowRuleCache, decode, is_known, make_text, verb_at,
+    WindowRuleCache, decode, giving_back, is_known, make_text, verb_at,
 };
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 use crate::authenticator::{Caller, ListenerAuth};
@@ -83,6 +84,31 @@ impl RlsHandler {
             self.listener_auth.count_refused(refused);
         }
         decided
+    }
+}
+
+impl RlsHandler {
+    /// Decides `message`, which names permits, in a task of its own: a gateway whose client goes away cancels its call, and
+    /// gives nothing back later. Then `back` does that.
+    async fn decide_on_permits(
+        self,
+        caller: Caller,
+        message: RateLimitRequest,
+        back: RateLimitRequest,
+    ) -> Result<RateLimitResponse, RlsError> {
+        let (mut answer, answered) = oneshot::channel();
+        tokio::spawn(async move {
+            let decided = tokio::select! {
+                biased;
+                decided = self.decide(&caller, &message) => answer.send(decided).is_ok(),
+                () = answer.closed() => false,
+            };
+            if !decided {
+                // If the store does not answer, the permits lapse.
+                self.decide(&caller, &back).await.ok();
+            }
+        });
+        answered.await.expect("the task answers, unless it has panicked")
     }
 }
 
@@ -198,7 +224,7 @@ impl RateLimits {
                 let zeros = asks.iter().filter_map(DescriptorRequest::zero);
                 let mut zero = Overall::default();
                 zeros.for_each(|limit| zero.push(limit.is_quota(), limit.is_over()));
-                Box::pin(self.options.decide_together(&turn, (&asked, &requests), zero)).await?
+                Box::pin(self.options.decide_together(&turn, &asked, &requests, zero)).await?
             }
         }
         .into_iter();
@@ -225,6 +251,10 @@ impl RateLimitService for RlsHandler {
         let (caller, parent) = (self.caller(head)?, self.parent(head));
         let mut message = request.into_inner();
         make_text(&mut message);
+        if let Some(back) = giving_back(&message) {
+            let deciding = self.clone().decide_on_permits(caller, message, back);
+            return Ok(Response::new(parent.over(deciding).await?));
+        }
         Ok(Response::new(parent.over(self.decide(&caller, &message)).await?))
     }
 }

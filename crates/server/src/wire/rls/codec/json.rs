@@ -15,8 +15,8 @@ use crate::wire::rls::proto::{
 
 /// Reads a message.
 pub(in crate::wire::rls) fn decode(body: &[u8]) -> Result<RateLimitRequest, String> {
-    let Object(asked) = read(body)?;
-    let JsonRequest { domain, descriptors, hits_addend } = asked;
+    let Object(request) = read(body)?;
+    let JsonRequest { domain, descriptors, hits_addend } = request;
     Ok(RateLimitRequest {
         domain: domain.unwrap_or_default(),
         descriptors: descriptors
@@ -131,8 +131,8 @@ impl<'de> Deserialize<'de> for JsonUnit {
 }
 
 impl From<JsonDescriptor> for RateLimitDescriptor {
-    fn from(asked: JsonDescriptor) -> Self {
-        let JsonDescriptor { entries, limit, hits_addend, is_negative_hits } = asked;
+    fn from(descriptor: JsonDescriptor) -> Self {
+        let JsonDescriptor { entries, limit, hits_addend, is_negative_hits } = descriptor;
         let entry = |Object(JsonEntry { key, value })| Entry {
             key: key.unwrap_or_default().into_bytes(),
             value: value.unwrap_or_default().into_bytes(),

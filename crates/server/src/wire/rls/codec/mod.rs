@@ -21,7 +21,9 @@ pub(super) use decision::{BudgetDecision, is_refused};
 pub(super) use error::RlsError;
 pub(super) use limit::WindowRuleCache;
 pub(super) use reply::{Overall, ResponseBuilder};
-pub(super) use request::{BudgetRequest, DescriptorRequest, decode, is_known, make_text, verb_at};
+pub(super) use request::{
+    BudgetRequest, DescriptorRequest, decode, giving_back, is_known, make_text, verb_at,
+};
 
 use super::proto::RateLimitRequest;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
-use sluicegate::{Cost, Micros, Patience, Request, Verb};
+use sluicegate::{Cost, Micros, Patience, PermitId, Request, Verb};
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX};
 use sluicegate_policy::descriptor::{DescriptorAction, Leaf, RESERVED_DOMAIN, join};
 use sluicegate_policy::{DescriptorTree, PolicySet, Rules};
@@ -25,6 +25,9 @@ const LONG_KEY: u8 = 0xff;
 
 /// The name under which stores keep the budgets of limits that descriptors send along. No policy can have it: names have no capital letters.
 const OF_LIMITS: &str = "RLS.LIMIT";
+
+/// The key of the entry whose value names a permit of a `concurrency` rule. It is part of no budget's key.
+const PERMIT: &str = "sluicegate_permit";
 
 /// The request of one descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +137,7 @@ impl<'a> BudgetRequest<'a> {
         let Self { policy, key, app, verb, rest, name: _, limit: _, quota: _ } = self;
         let verb = match *verb {
             // All hits or none are more than one decision takes, so nothing is taken.
-            Verb::Check { cost } if *rest > 0 => Verb::Peek { cost },
+            Verb::Check { cost } | Verb::Acquire { cost, .. } if *rest > 0 => Verb::Peek { cost },
             _ => verb.clone(),
         };
         let request = Request::new(policy, key.as_deref(), verb);
@@ -149,12 +152,12 @@ impl<'a> BudgetRequest<'a> {
 
     /// Returns whether the request takes permits.
     pub(in crate::wire::rls) const fn takes(&self) -> bool {
-        matches!(self.verb, Verb::Check { .. } | Verb::AtMost { .. })
+        matches!(self.verb, Verb::Check { .. } | Verb::AtMost { .. } | Verb::Acquire { .. })
     }
 
     /// Returns whether the request takes all of its permits or none.
     pub(in crate::wire::rls) const fn is_whole(&self) -> bool {
-        matches!(self.verb, Verb::Check { .. })
+        matches!(self.verb, Verb::Check { .. } | Verb::Acquire { .. })
     }
 
     /// Returns whether the descriptor is a quota.
@@ -169,7 +172,7 @@ impl<'a> BudgetRequest<'a> {
 
     /// Returns whether the request gives permits back.
     pub(in crate::wire::rls) const fn gives_back(&self) -> bool {
-        matches!(self.verb, Verb::Refund { .. })
+        matches!(self.verb, Verb::Refund { .. } | Verb::Release { .. })
     }
 }
 
@@ -183,9 +186,7 @@ fn verb_name(verb: &Verb) -> VerbName {
 
 /// The verb of the descriptor at `place`, also if nothing limits it.
 pub(in crate::wire::rls) fn verb_at(message: &RateLimitRequest, place: usize) -> VerbName {
-    let RateLimitDescriptor { hits_addend, is_negative_hits, .. } = &message.descriptors[place];
-    let hits = hits_of(*hits_addend, message.hits_addend);
-    verb_name(&Hits::new(hits, *is_negative_hits).verb())
+    verb_name(&Hits::of(&message.descriptors[place], message.hits_addend).verb())
 }
 
 /// The hits of a descriptor: its own number, or else the message's, where 0 means 1.
@@ -212,8 +213,8 @@ pub(in crate::wire::rls) fn decode<'a>(
     let mut asks = Vec::with_capacity(descriptors.len());
     let mut replaced = Vec::new();
     for (place, descriptor) in descriptors.iter().enumerate() {
-        let asked = meaning.ask(domain, descriptor, *hits_addend);
-        let (ask, leaf) = asked.map_err(|problem| problem.of_descriptor(place))?;
+        let request = meaning.ask(domain, descriptor, *hits_addend);
+        let (ask, leaf) = request.map_err(|problem| problem.of_descriptor(place))?;
         replaced.extend(leaf.into_iter().flat_map(|leaf| &leaf.replaces));
         asks.push((ask, leaf));
     }
@@ -269,8 +270,8 @@ impl<'a> DomainMeaning<'a> {
         descriptor: &'a RateLimitDescriptor,
         request_hits: u32,
     ) -> Result<ResolvedDescriptor<'a>, RlsError> {
-        let RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits } = descriptor;
-        let hits = Hits::new(hits_of(*hits_addend, request_hits), *is_negative_hits);
+        let RateLimitDescriptor { entries, limit, .. } = descriptor;
+        let hits = Hits::of(descriptor, request_hits);
         // In an unknown domain, not even a limit that the descriptor sends along applies.
         if let (Some(limit), false) = (limit, matches!(self, Self::Nothing)) {
             return Ok((brought(domain, entries, limit, hits)?, None));
@@ -279,7 +280,9 @@ impl<'a> DomainMeaning<'a> {
             Self::Nothing => Ok((DescriptorRequest::NoLimit, None)),
             Self::Reserved => Ok((DescriptorRequest::Budget(named(entries, hits)?), None)),
             Self::Policy => {
-                let key = join(pairs(entries).flat_map(|(key, value)| [key, value])).map(bounded);
+                let hits = hits.of_permit(permit_in(entries)?);
+                let parts = without_permit(entries).flat_map(|(key, value)| [key, value]);
+                let key = join(parts).map(bounded);
                 Ok((DescriptorRequest::Budget(BudgetRequest::named(domain, key, hits)), None))
             }
             Self::Tree(tree) => {
@@ -298,10 +301,15 @@ fn of_leaf<'a>(leaf: &'a Leaf, key: Option<Cow<'a, str>>, hits: Hits) -> Descrip
         DescriptorAction::Allow => DescriptorRequest::Allowed,
         DescriptorAction::Ignore => DescriptorRequest::NoLimit,
         DescriptorAction::Refuse { unit, shadow } => {
-            let told = unit.and_then(|unit| {
+            let known_unit = unit.and_then(|unit| {
                 UNITS.into_iter().find(|(_, window_s)| *window_s == unit.seconds())
             });
-            DescriptorRequest::Zero(ZeroLimit { name, unit: told, shadow: *shadow, quota: *quota })
+            DescriptorRequest::Zero(ZeroLimit {
+                name,
+                unit: known_unit,
+                shadow: *shadow,
+                quota: *quota,
+            })
         }
         DescriptorAction::Policy(policy) => DescriptorRequest::Budget(BudgetRequest {
             policy,
@@ -319,7 +327,8 @@ fn of_leaf<'a>(leaf: &'a Leaf, key: Option<Cow<'a, str>>, hits: Hits) -> Descrip
 /// The policy, the key and the app that entries name.
 fn named(entries: &[Entry], hits: Hits) -> Result<BudgetRequest<'_>, RlsError> {
     let (mut policy, mut key, mut app) = (None, None, None);
-    for (name, value) in pairs(entries) {
+    let hits = hits.of_permit(permit_in(entries)?);
+    for (name, value) in without_permit(entries) {
         let field = match name {
             "policy" => &mut policy,
             "key" => &mut key,
@@ -327,7 +336,7 @@ fn named(entries: &[Entry], hits: Hits) -> Result<BudgetRequest<'_>, RlsError> {
             other => {
                 let other = one_line(other);
                 return Err(RlsError::Invalid(format!(
-                    "entries: unknown key `{other}`, expected `policy`, `key` or `app`"
+                    "entries: unknown key `{other}`, expected `policy`, `key`, `app` or `{PERMIT}`"
                 )));
             }
         };
@@ -340,6 +349,40 @@ fn named(entries: &[Entry], hits: Hits) -> Result<BudgetRequest<'_>, RlsError> {
     // A value that is empty, or too long for a store, is not an error: a gateway would let the request pass.
     let key = key.filter(|key| !key.is_empty()).map(|key| bounded(Cow::Borrowed(key)));
     Ok(BudgetRequest { app, ..BudgetRequest::named(policy, key, hits) })
+}
+
+/// The permit that entries name.
+fn permit_in(entries: &[Entry]) -> Result<Option<PermitId>, RlsError> {
+    let mut found = None;
+    for (_, id) in pairs(entries).filter(|(key, _)| *key == PERMIT) {
+        if id.is_empty() {
+            return Err(RlsError::Invalid(format!("entries: `{PERMIT}` is empty")));
+        }
+        if found.replace(PermitId::named(id)).is_some() {
+            return Err(RlsError::Invalid(format!("entries: `{PERMIT}` is given twice")));
+        }
+    }
+    Ok(found)
+}
+
+/// The message that gives back the permits that `message` names; `None` if it names none.
+pub(in crate::wire::rls) fn giving_back(message: &RateLimitRequest) -> Option<RateLimitRequest> {
+    let names_permit = |descriptor: &&RateLimitDescriptor| {
+        pairs(&descriptor.entries).any(|(key, _)| key == PERMIT)
+    };
+    let back = |descriptor: &RateLimitDescriptor| RateLimitDescriptor {
+        hits_addend: Some(1),
+        is_negative_hits: true,
+        ..descriptor.clone()
+    };
+    let descriptors: Vec<_> = message.descriptors.iter().filter(names_permit).map(back).collect();
+    let domain = message.domain.clone();
+    (!descriptors.is_empty()).then_some(RateLimitRequest { domain, descriptors, hits_addend: 0 })
+}
+
+/// The other entries.
+fn without_permit(entries: &[Entry]) -> impl Iterator<Item = (&str, &str)> {
+    pairs(entries).filter(|(key, _)| *key != PERMIT)
 }
 
 /// The request of a descriptor that sends a limit along.
@@ -411,6 +454,8 @@ pub(super) struct Hits {
     way: Way,
     /// Hits beyond those that one decision takes, which `way` has.
     rest: u64,
+    /// The permit that they hold, or are of.
+    permit: Option<PermitId>,
 }
 
 #[derive(Clone, Copy)]
@@ -427,15 +472,32 @@ impl Hits {
             Ok(cost) if negative => Way::GiveBack(cost),
             Ok(cost) => Way::Take(cost),
         };
-        Self { way, rest: hits.saturating_sub(COST_MAX) }
+        Self { way, rest: hits.saturating_sub(COST_MAX), permit: None }
+    }
+
+    /// The hits of a descriptor.
+    fn of(descriptor: &RateLimitDescriptor, request_hits: u32) -> Self {
+        let hits = hits_of(descriptor.hits_addend, request_hits);
+        Self::new(hits, descriptor.is_negative_hits)
+    }
+
+    /// Makes these the hits of a permit, if there is one: they hold it, or release it, which has no number.
+    const fn of_permit(self, permit: Option<PermitId>) -> Self {
+        let rest = match (self.way, permit) {
+            (Way::GiveBack(_), Some(_)) => 0,
+            _ => self.rest,
+        };
+        Self { permit, rest, ..self }
     }
 
     /// The verb that takes all of the hits, or none.
     const fn verb(self) -> Verb {
-        match self.way {
-            Way::Look => Verb::Peek { cost: Cost::ONE },
-            Way::Take(cost) => Verb::Check { cost },
-            Way::GiveBack(cost) => Verb::Refund { cost },
+        match (self.way, self.permit) {
+            (Way::Look, _) => Verb::Peek { cost: Cost::ONE },
+            (Way::Take(cost), None) => Verb::Check { cost },
+            (Way::Take(cost), Some(permit)) => Verb::Acquire { cost, permit },
+            (Way::GiveBack(cost), None) => Verb::Refund { cost },
+            (Way::GiveBack(_), Some(permit)) => Verb::Release { permit },
         }
     }
 

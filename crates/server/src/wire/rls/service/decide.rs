@@ -1,4 +1,5 @@
-//! Decisions on the budgets of a message, apart or together, and the work after that.
+//! Decisions on the budgets of a message, each on its own or all together. Then the hits beyond those that one decision
+//! takes; and, if looks may pass, the notes of refused charges, without which a peek passes.
 
 use futures_util::future::join_all;
 use sluicegate::internals::store::Store;
@@ -60,7 +61,7 @@ impl RlsOptions {
         let decided = turn.decide_each(requests).await.into_iter();
         let mut decided: Vec<_> = decided.collect::<Result<_, _>>()?;
         let places: Vec<_> = (0..asked.len()).collect();
-        self.complete_each(turn, asked, (&places, &mut decided)).await?;
+        self.complete_each(turn, asked, &places, &mut decided).await?;
         Ok(decided)
     }
 
@@ -70,7 +71,8 @@ impl RlsOptions {
     pub(super) async fn decide_together<S: Store + 'static>(
         self,
         turn: &Turn<'_, S, EngineObserver>,
-        (asked, requests): (&[AskedBudget<'_>], &[Request<'_>]),
+        asked: &[AskedBudget<'_>],
+        requests: &[Request<'_>],
         zero: Overall,
     ) -> Result<Vec<Admission>, DecideError> {
         let is_over = |admissions: &[Admission]| {
@@ -86,7 +88,7 @@ impl RlsOptions {
         let mut looked: Vec<_> = looked.collect::<Result<_, _>>()?;
         let (charges, only_looks): (Vec<_>, Vec<_>) =
             (0..asked.len()).partition(|place| !matches!(requests[*place].verb, Verb::Peek { .. }));
-        self.complete_each(turn, asked, (&only_looks, &mut looked)).await?;
+        self.complete_each(turn, asked, &only_looks, &mut looked).await?;
 
         let mut decided = looked.clone();
         let mut batch = turn.batch(requests);
@@ -102,7 +104,7 @@ impl RlsOptions {
             for (place, admission) in places.iter().zip(batch.decide(&places).await?) {
                 decided[*place] = admission;
             }
-            self.complete_each(turn, asked, (&places, &mut decided)).await?;
+            self.complete_each(turn, asked, &places, &mut decided).await?;
             if is_over(&decided) {
                 for place in batch.taken() {
                     decided[place] = looked[place].clone();
@@ -120,7 +122,8 @@ impl RlsOptions {
         self,
         turn: &Turn<'_, S, EngineObserver>,
         asked: &[AskedBudget<'_>],
-        (places, decided): (&[usize], &mut [Admission]),
+        places: &[usize],
+        decided: &mut [Admission],
     ) -> Result<(), DecideError> {
         let open = places.iter().copied();
         let open = open.filter(|at| self.is_more_to_do(asked[*at].budget, &decided[*at]));
@@ -137,7 +140,10 @@ impl RlsOptions {
 /// Turns `request` into a peek, which changes nothing.
 fn look<'r>(request: &Request<'r>) -> Request<'r> {
     let cost = match request.verb {
-        Verb::Check { cost } | Verb::AtMost { cost } | Verb::Peek { cost } => cost,
+        Verb::Check { cost }
+        | Verb::AtMost { cost }
+        | Verb::Acquire { cost, .. }
+        | Verb::Peek { cost } => cost,
         _ => Cost::ONE,
     };
     request.with_verb(Verb::Peek { cost })
@@ -158,10 +164,10 @@ async fn take_rest<S: Store + 'static>(
         }
         return Ok(admission);
     }
-    let (mut asked, mut rest) = (COST_MAX, budget.rest);
+    let (mut requested, mut rest) = (COST_MAX, budget.rest);
     for _ in 0..MORE_DECISIONS_MAX {
         let Ok(cost) = Cost::new(rest.min(COST_MAX)) else { break };
-        if admission.answer.decision.granted() < asked {
+        if admission.answer.decision.granted() < requested {
             break;
         }
         let verb = match request.verb {
@@ -169,7 +175,7 @@ async fn take_rest<S: Store + 'static>(
             _ => Verb::AtMost { cost },
         };
         admission = turn.decide(&request.with_verb(verb)).await?;
-        (asked, rest) = (cost.get(), rest - cost.get());
+        (requested, rest) = (cost.get(), rest - cost.get());
     }
     Ok(admission)
 }

@@ -301,10 +301,10 @@ descriptors:
 async fn what_cannot_be_decided_has_a_status_of_its_own() {
     let subject = Subject::new(POLICIES, BudgetHeaders::default());
     let refusal = async |entries: &[(&str, &str)]| {
-        let asked = message("sluicegate", vec![descriptor(entries)]);
+        let request = message("sluicegate", vec![descriptor(entries)]);
         let refusal = subject
             .service
-            .decide(&Caller::anybody(), &asked)
+            .decide(&Caller::anybody(), &request)
             .await
             .expect_err("it is not decided");
         (refusal.code(), refusal.message())
@@ -368,9 +368,9 @@ async fn envoys_header_fields_tell_every_limit_with_its_window_and_name() {
     let subject = Subject::with(policies, tree, BudgetHeaders::of(&[HeaderStyle::XRatelimit]));
     let limit = RateLimitOverride { requests_per_unit: 3, unit: Unit::Minute.into() };
     let brought = RateLimitDescriptor { limit: Some(limit), ..descriptor(&[("a", "b")]) };
-    let asked = message("shop", vec![descriptor(&[("user", "ann")]), hits(9, brought)]);
+    let request = message("shop", vec![descriptor(&[("user", "ann")]), hits(9, brought)]);
     assert_eq!(
-        fields(&subject.ask(&asked).await),
+        fields(&subject.ask(&request).await),
         [
             "x-ratelimit-limit: 3, 10;w=3600;name=\"per-user\", 3;w=60",
             "x-ratelimit-remaining: 0",
@@ -438,9 +438,9 @@ policies:
 async fn what_is_over_the_limit_goes_the_way_of_its_policy() {
     let subject = Subject::new(OVERFLOW, BudgetHeaders::default());
     let over = async |policy: &str| {
-        let asked = message("sluicegate", vec![descriptor(&[("policy", policy)])]);
-        assert_eq!(subject.ask(&asked).await.overall_code(), Code::Ok, "{policy}");
-        subject.ask(&asked).await
+        let request = message("sluicegate", vec![descriptor(&[("policy", policy)])]);
+        assert_eq!(subject.ask(&request).await.overall_code(), Code::Ok, "{policy}");
+        subject.ask(&request).await
     };
     for (policy, field) in [
         ("tag", Some(("x-sluicegate-degrade", "cached"))),
@@ -449,9 +449,9 @@ async fn what_is_over_the_limit_goes_the_way_of_its_policy() {
     ] {
         let response = over(policy).await;
         assert_eq!(response.overall_code(), Code::Ok, "{policy}");
-        let told = response.request_headers_to_add.first();
-        let told = told.map(|HeaderValue { key, value }| (key.as_str(), value.as_str()));
-        assert_eq!(told, field);
+        let header = response.request_headers_to_add.first();
+        let header = header.map(|HeaderValue { key, value }| (key.as_str(), value.as_str()));
+        assert_eq!(header, field);
         assert_eq!(fields(&response), [""; 0], "the client is told nothing");
     }
     let response = over("body").await;
@@ -463,10 +463,10 @@ async fn what_is_over_the_limit_goes_the_way_of_its_policy() {
 async fn a_request_in_a_queue_is_answered_when_it_may_pass() {
     let policies = "policies: [{ name: q, rules: [{ token_bucket: { rate: 1/s, burst: 1 } }], overflow: { queue: { max_wait: 5s } } }]";
     let subject = Subject::new(policies, BudgetHeaders::default());
-    let asked = message("sluicegate", vec![descriptor(&[("policy", "q")])]);
+    let request = message("sluicegate", vec![descriptor(&[("policy", "q")])]);
     let begin = tokio::time::Instant::now();
     for seconds in [0, 1, 3] {
-        assert_eq!(subject.ask(&asked).await.overall_code(), Code::Ok);
+        assert_eq!(subject.ask(&request).await.overall_code(), Code::Ok);
         // The clock of the decisions stands still: each books behind the others.
         assert_eq!(begin.elapsed().as_secs(), seconds);
     }
@@ -499,8 +499,8 @@ async fn what_rules_delay_is_held_and_what_takes_too_long_is_over_the_limit_in_t
         for _ in 0..12 {
             let subject = Arc::clone(&subject);
             asking.spawn(async move {
-                let asked = message("sluicegate", vec![descriptor(&[("policy", "p")])]);
-                (subject.ask(&asked).await.overall_code(), begin.elapsed().as_secs())
+                let request = message("sluicegate", vec![descriptor(&[("policy", "p")])]);
+                (subject.ask(&request).await.overall_code(), begin.elapsed().as_secs())
             });
         }
         let mut answered = asking.join_all().await;
@@ -512,4 +512,105 @@ async fn what_rules_delay_is_held_and_what_takes_too_long_is_over_the_limit_in_t
         let in_time = |(code, at): &(Code, u64)| *code == Code::OverLimit && *at <= 9;
         assert!(refused.iter().all(in_time), "{refused:?}");
     }
+}
+
+const JOBS: &str = "
+policies:
+  - { name: jobs, rules: [ { name: running, concurrency: { limit: 2, ttl: 1h } } ] }
+  - { name: quiet, overflow: shadow, rules: [ { concurrency: { limit: 1, ttl: 1h } } ] }
+";
+
+/// The descriptor of a permit of `jobs`, of the client `ann`.
+fn permit(id: &str) -> RateLimitDescriptor {
+    descriptor(&[("client", "ann"), ("sluicegate_permit", id)])
+}
+
+fn back(of: RateLimitDescriptor) -> RateLimitDescriptor {
+    RateLimitDescriptor { is_negative_hits: true, ..hits(1, of) }
+}
+
+#[tokio::test]
+async fn a_descriptor_with_a_permit_holds_it_and_gives_it_back() {
+    let subject = Subject::new(JOBS, BudgetHeaders::default());
+    for (descriptor, expected) in [
+        (permit("a"), (Code::Ok, 1)),
+        (permit("b"), (Code::Ok, 0)),
+        (permit("c"), (Code::OverLimit, 0)),
+        // One that holds nothing gives nothing back.
+        (back(permit("c")), (Code::Ok, 0)),
+        (permit("d"), (Code::OverLimit, 0)),
+        (back(permit("a")), (Code::Ok, 1)),
+        (back(permit("a")), (Code::Ok, 1)),
+        (hits(0, permit("a")), (Code::Ok, 1)),
+        (permit("d"), (Code::Ok, 0)),
+        // More than one decision takes: nothing is held.
+        (hits(1 << 40, permit("e")), (Code::OverLimit, 0)),
+        (
+            RateLimitDescriptor { is_negative_hits: true, ..hits(1 << 40, permit("d")) },
+            (Code::Ok, 1),
+        ),
+        // The id is no part of the key.
+        (hits(0, descriptor(&[("client", "ann")])), (Code::Ok, 1)),
+        (permit("d"), (Code::Ok, 0)),
+    ] {
+        assert_eq!(subject.one("jobs", descriptor.clone()).await, expected, "{descriptor:?}");
+    }
+    let named = descriptor(&[("policy", "jobs"), ("key", "bob"), ("sluicegate_permit", "a")]);
+    assert_eq!(subject.one("sluicegate", named.clone()).await, (Code::Ok, 1));
+    assert_eq!(subject.one("sluicegate", back(named)).await, (Code::Ok, 2));
+    for _ in 0..3 {
+        assert_eq!(subject.one("quiet", permit("a")).await.0, Code::Ok);
+        assert_eq!(subject.one("quiet", back(permit("b"))).await.0, Code::Ok);
+    }
+}
+
+#[tokio::test]
+async fn a_permit_without_a_name_or_with_two_is_an_error() {
+    let subject = Subject::new(JOBS, BudgetHeaders::default());
+    let twice = descriptor(&[("sluicegate_permit", "a"), ("sluicegate_permit", "b")]);
+    for (descriptor, problem) in [
+        (permit(""), "descriptors[0].entries: `sluicegate_permit` is empty"),
+        (twice, "descriptors[0].entries: `sluicegate_permit` is given twice"),
+    ] {
+        let message = message("jobs", vec![descriptor]);
+        let refused = subject.service.decide(&Caller::anybody(), &message).await.unwrap_err();
+        assert_eq!(Status::from(refused).message(), problem);
+    }
+}
+
+#[tokio::test]
+async fn a_permit_goes_back_where_another_descriptor_is_over_the_limit() {
+    let options = RlsOptions { stop_increment_when_over_limit: true, ..RlsOptions::default() };
+    let subject = Subject::new(JOBS, BudgetHeaders::default()).with_options(options);
+    let named = |key: &str, id: &str| {
+        descriptor(&[("policy", "jobs"), ("key", key), ("sluicegate_permit", id)])
+    };
+    for id in ["a", "b"] {
+        assert_eq!(subject.one("sluicegate", named("full", id)).await.0, Code::Ok);
+    }
+    let both = message("sluicegate", vec![named("free", "x"), named("full", "x")]);
+    assert_eq!(subject.ask(&both).await.overall_code(), Code::OverLimit);
+    assert_eq!(subject.one("sluicegate", hits(0, named("free", "x"))).await, (Code::Ok, 2));
+}
+
+#[tokio::test]
+async fn a_gateway_that_goes_away_before_the_answer_holds_no_permit() {
+    let subject = Subject::new(JOBS, BudgetHeaders::default());
+    for polls in 1..4 {
+        let request = Request::new(message("jobs", vec![permit("a")]));
+        let mut asking = subject.service.should_rate_limit(request);
+        for _ in 0..polls - 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(futures_util::poll!(&mut asking).is_pending());
+        drop(asking);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(subject.one("jobs", hits(0, permit("a"))).await, (Code::Ok, 2));
+    }
+    let request = Request::new(message("jobs", vec![permit("a")]));
+    let answer = subject.service.should_rate_limit(request).await.expect("it is decided");
+    assert_eq!(answer.into_inner().overall_code(), Code::Ok);
+    assert_eq!(subject.one("jobs", hits(0, permit("a"))).await, (Code::Ok, 1));
 }

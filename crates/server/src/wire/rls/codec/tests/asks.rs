@@ -79,7 +79,7 @@ fn the_reserved_domain_names_policy_key_and_app() {
     check(
         "sluicegate",
         &[("policy", "a"), ("polcy", "b")],
-        "descriptors[0].entries: unknown key `polcy`, expected `policy`, `key` or `app`",
+        "descriptors[0].entries: unknown key `polcy`, expected `policy`, `key`, `app` or `sluicegate_permit`",
     );
     check(
         "sluicegate",
@@ -246,7 +246,7 @@ fn what_is_wrong_is_told_with_the_place_of_its_descriptor() {
     let bad = descriptor(&[("k", "v\u{1b}[2J")]);
     assert_eq!(
         asked(&message("sluicegate", vec![good, bad])),
-        Err("descriptors[1].entries: unknown key `k`, expected `policy`, `key` or `app`".into()),
+        Err("descriptors[1].entries: unknown key `k`, expected `policy`, `key`, `app` or `sluicegate_permit`".into()),
     );
 }
 

@@ -552,8 +552,8 @@ fn one(text: &str) -> RateLimitDescriptor {
 }
 
 /// An answer as the table writes it.
-fn told(response: &RateLimitResponse) -> String {
-    let mut told = if response.overall_code() == Code::Ok { "OK" } else { "OVER" }.to_owned();
+fn text(response: &RateLimitResponse) -> String {
+    let mut text = if response.overall_code() == Code::Ok { "OK" } else { "OVER" }.to_owned();
     for status in &response.statuses {
         let code = if status.code() == Code::Ok { "ok" } else { "over" };
         let limit = status.current_limit.as_ref().map_or(String::new(), |limit| {
@@ -565,9 +565,9 @@ fn told(response: &RateLimitResponse) -> String {
             u32::MAX => "max".to_owned(),
             remaining => remaining.to_string(),
         };
-        told += &format!(" {code}({remaining}{limit})");
+        text += &format!(" {code}({remaining}{limit})");
     }
-    told
+    text
 }
 
 /// The difference between a case and the table, if there is one.
@@ -579,7 +579,7 @@ async fn differs(&(claim, descriptors, asked): &Case<'_>) -> Option<String> {
     }
     let subject = Subject::serving(&config);
     for (asked, expected) in asked {
-        let found = told(&subject.ask(&request(asked)).await);
+        let found = text(&subject.ask(&request(asked)).await);
         if found != *expected {
             return Some(format!("{claim}: {asked} is {found}, expected {expected}"));
         }

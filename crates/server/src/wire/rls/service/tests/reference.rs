@@ -112,13 +112,13 @@ fn brought(requests_per_unit: u32, unit: Unit, entries: &[(&str, &str)]) -> Rate
 #[tokio::test]
 async fn a_limit_that_is_brought_along_takes_the_place_of_the_configured_one() {
     let subject = Subject::serving(SHOP);
-    let asked = message("shop", vec![brought(9, Unit::Day, &[("user", "dev")])]);
-    let response = subject.ask(&asked).await;
+    let sent = message("shop", vec![brought(9, Unit::Day, &[("user", "dev")])]);
+    let response = subject.ask(&sent).await;
     assert_eq!(told(&response.statuses[0]), (Code::Ok, Some((9, Unit::Day, "")), 8));
     // Not in the shadow, though the configured limit is.
     for code in [Code::Ok, Code::OverLimit] {
-        let asked = message("shop", vec![brought(1, Unit::Hour, &[("user", "dev")])]);
-        assert_eq!(subject.ask(&asked).await.overall_code(), code);
+        let sent = message("shop", vec![brought(1, Unit::Hour, &[("user", "dev")])]);
+        assert_eq!(subject.ask(&sent).await.overall_code(), code);
     }
 }
 
@@ -126,8 +126,8 @@ async fn a_limit_that_is_brought_along_takes_the_place_of_the_configured_one() {
 async fn limits_of_different_units_that_are_brought_along_share_nothing() {
     let subject = Subject::serving(SHOP);
     let ask = async |permits, unit| {
-        let asked = message("shop", vec![brought(permits, unit, &[("user", "ann")])]);
-        told(&subject.ask(&asked).await.statuses[0]).2
+        let sent = message("shop", vec![brought(permits, unit, &[("user", "ann")])]);
+        told(&subject.ask(&sent).await.statuses[0]).2
     };
     assert_eq!(ask(3, Unit::Minute).await, 2);
     assert_eq!(ask(3, Unit::Minute).await, 1);
@@ -142,8 +142,8 @@ async fn limits_of_different_units_that_are_brought_along_share_nothing() {
 async fn a_limit_that_is_brought_along_holds_only_in_a_domain_that_is_known() {
     let subject = Subject::serving("domain: shop");
     let ask = async |domain| {
-        let asked = message(domain, vec![brought(1, Unit::Day, &[("user", "ann")])]);
-        told(&subject.ask(&asked).await.statuses[0]).0
+        let sent = message(domain, vec![brought(1, Unit::Day, &[("user", "ann")])]);
+        told(&subject.ask(&sent).await.statuses[0]).0
     };
     // Known, though it has no descriptor.
     assert_eq!([ask("shop").await, ask("shop").await], [Code::Ok, Code::OverLimit]);
@@ -268,7 +268,7 @@ async fn hits_are_the_descriptors_or_the_requests_or_one() {
     let ann = || descriptor(&[("user", "ann")]);
     let request =
         |hits_addend, descriptors| RateLimitRequest { hits_addend, ..message("shop", descriptors) };
-    let ask = async |asked: RateLimitRequest| told(&subject.ask(&asked).await.statuses[0]).2;
+    let ask = async |sent: RateLimitRequest| told(&subject.ask(&sent).await.statuses[0]).2;
     assert_eq!(ask(request(0, vec![ann()])).await, 9);
     assert_eq!(ask(request(3, vec![ann()])).await, 6);
     assert_eq!(ask(request(3, vec![hits(1, ann())])).await, 5);
@@ -280,8 +280,8 @@ async fn hits_are_the_descriptors_or_the_requests_or_one() {
 #[tokio::test]
 async fn a_request_needs_a_domain_and_a_descriptor() {
     let subject = Subject::serving(SHOP);
-    for asked in [message("", vec![descriptor(&[("user", "ann")])]), message("shop", vec![])] {
-        let refusal = subject.service.decide(&Caller::anybody(), &asked).await;
+    for sent in [message("", vec![descriptor(&[("user", "ann")])]), message("shop", vec![])] {
+        let refusal = subject.service.decide(&Caller::anybody(), &sent).await;
         assert_eq!(refusal.expect_err("it makes no sense").code(), Grpc::InvalidArgument);
     }
 }
