@@ -7,7 +7,7 @@
 //!
 //! | request for | listener on loopback | on an address that others can reach |
 //! |---|---|---|
-//! | health (`/livez`, `/healthz`, `/readyz`) | any host | any host |
+//! | health (`/livez`, `/readyz`; on the admin address also `/healthz`) | any host | any host |
 //! | the admin API (`/v1/admin/…`) | `localhost`, `127.0.0.0/8`, `[::1]`, configured names | the same, and every IP address |
 //! | everything else | the same | any host |
 //!

@@ -5,11 +5,13 @@
 
 mod auth;
 mod codec;
+mod deny;
 mod host;
-mod host_guard;
 mod openapi;
+mod request_guard;
 mod response;
 mod serve;
+mod unnamed;
 
 pub(crate) use auth::TrustedPeers;
 pub use auth::path_of;

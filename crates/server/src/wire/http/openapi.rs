@@ -24,6 +24,7 @@ use super::auth::{AUTH, AUTH_POLICY};
 use super::codec::{
     DecisionBody, Explained, Operation, ProblemDocument, RefusalProblem, SettledBody,
 };
+use super::deny::STATUSES;
 use others::AuthBy;
 
 /// The path of the description.
@@ -76,17 +77,19 @@ fn describe() -> OpenApi {
 
 /// The bodies of answers, and the types in them.
 fn bodies() -> Vec<(String, RefOr<Schema>)> {
-    fn add<T: ToSchema>(bodies: &mut Vec<(String, RefOr<Schema>)>) {
-        bodies.push((T::name().into_owned(), T::schema()));
-        T::schemas(bodies);
+    fn of<T: ToSchema>() -> Vec<(String, RefOr<Schema>)> {
+        let mut bodies = vec![(T::name().into_owned(), T::schema())];
+        T::schemas(&mut bodies);
+        bodies
     }
-    let mut bodies = Vec::new();
-    add::<DecisionBody<'_>>(&mut bodies);
-    add::<SettledBody<'_>>(&mut bodies);
-    add::<Explained<'_>>(&mut bodies);
-    add::<ProblemDocument<'_>>(&mut bodies);
-    add::<RefusalProblem<'_>>(&mut bodies);
-    bodies
+    [
+        of::<DecisionBody<'_>>(),
+        of::<SettledBody<'_>>(),
+        of::<Explained<'_>>(),
+        of::<ProblemDocument<'_>>(),
+        of::<RefusalProblem<'_>>(),
+    ]
+    .concat()
 }
 
 /// A token of the catalog, as clients send it.
@@ -119,7 +122,7 @@ const OTHER_HOST: &str = "On a loopback address: `Host` is neither local nor one
 
 fn described(operation: Operation) -> Described {
     let (id, summary) = summary(operation);
-    let asked = RequestBodyBuilder::new()
+    let body = RequestBodyBuilder::new()
         .content(JSON, Content::new(Some(request(operation))))
         .required(Some(Required::True))
         .build();
@@ -128,7 +131,7 @@ fn described(operation: Operation) -> Described {
     let mut described = OperationBuilder::new()
         .operation_id(Some(id))
         .summary(Some(summary))
-        .request_body(Some(asked))
+        .request_body(Some(body))
         .response("200", with_budget_headers(operation, answer(operation)))
         .response("401", challenged(problem("Missing or invalid token.")))
         .response(
@@ -143,16 +146,21 @@ fn described(operation: Operation) -> Described {
         .response("421", problem(OTHER_HOST));
     if operation.may_deny() {
         let refused = "Only with `?deny=429`: the request was refused.";
+        let otherwise = "Only with another status in `deny`: the request was refused.";
         let nobody = "Store unavailable. With `?deny=429` also: refused without the store, by \
                       `on_store_failure: deny`, or as the store did not decide in time (`shed`).";
         let either = OneOfBuilder::new().item(schema("Refusal")).item(schema("Problem"));
+        let either = RefOr::T(Schema::from(either.build()));
+        let forbidden = format!("{forbidden} With `?deny=403` also: the request was refused.");
         described = described
             .parameter(deny())
             .response(
                 "429",
                 with_budget_headers(operation, answered(refused, PROBLEM, schema("Refusal"))),
             )
-            .response("503", answered(nobody, PROBLEM, RefOr::T(either.build().into())));
+            .response("403", answered(&forbidden, PROBLEM, either.clone()))
+            .response("503", answered(nobody, PROBLEM, either))
+            .response("default", answered(otherwise, PROBLEM, schema("Refusal")));
     } else {
         described = described.response("503", problem("Store unavailable."));
     }
@@ -228,12 +236,15 @@ fn with_budget_headers(operation: Operation, mut answer: Response) -> Response {
 }
 
 fn deny() -> Parameter {
+    let (least, most) = STATUSES.into_inner();
+    let status = ObjectBuilder::new().schema_type(Type::Integer);
+    let status = status.minimum(Some(least)).maximum(Some(most));
     ParameterBuilder::new()
         .name("deny")
         .parameter_in(ParameterIn::Query)
         .required(Required::False)
         .description(Some("Status of a refusal; default 200."))
-        .schema(Some(ObjectBuilder::new().schema_type(Type::Integer).enum_values(Some([429]))))
+        .schema(Some(status))
         .build()
 }
 
@@ -289,9 +300,10 @@ const fn meaning(field: Field) -> &'static str {
         Field::App => "The calling app; some policies are restricted to certain apps.",
         Field::Cost => "Number of permits; default 1.",
         Field::MaxWaitMs => {
-            "Maximum wait. If the request can pass within it, the permits are reserved and \
+            "Maximum wait. If a check can pass within it, the permits are reserved and \
              `wait_us` tells how long to wait. Not all algorithms can reserve; others set \
-             `retry_after_us`."
+             `retry_after_us`. An `acquire` is answered when it has a permit, or after this wait; \
+             its rule needs a `queue`."
         }
         Field::Id => {
             "Identifier, at most 1024 bytes. The server generates one for a permit without an id."

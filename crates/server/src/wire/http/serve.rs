@@ -11,7 +11,6 @@ mod body;
 mod many;
 #[cfg(test)]
 mod tests;
-mod unnamed;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -37,10 +36,12 @@ use tower::ServiceExt;
 
 use super::auth;
 use super::codec::{Operation, OperationRequest, Problem, encode, encode_explanation, refusal};
+use super::deny::deny_status;
 use super::host::Hosts;
-use super::host_guard::HostGuard;
 use super::openapi;
+use super::request_guard::RequestGuard;
 use super::response::{FullResponse, PROBLEM, problem, refuse, respond};
+use super::unnamed::{self, new_id};
 use crate::authenticator::{Caller, CallerError, ListenerAuth};
 use crate::engine::ServerEngine;
 use crate::protocol::{Peer, Wire};
@@ -123,7 +124,7 @@ async fn decisions(
         answer(Arc::clone(&service), peer, request)
     });
     let refuse = |of: &Problem| problem(of).map(Either::Left);
-    converse(HostGuard { service, hosts, refuse }, stream, stop, &server.foreign).await;
+    converse(RequestGuard { service, hosts, refuse }, stream, stop, &server.foreign).await;
 }
 
 /// Answers the requests of one connection, one after the other; a client of another protocol is logged by `foreign`.
@@ -136,11 +137,11 @@ pub(crate) async fn connection(
 ) {
     let refuse = |of: &Problem| problem(of).map(AnyBody::new);
     let service = TowerToHyperService::new(router);
-    converse(HostGuard { service, hosts, refuse }, stream, stop, &foreign).await;
+    converse(RequestGuard { service, hosts, refuse }, stream, stop, &foreign).await;
 }
 
 async fn converse<S, B>(
-    service: HostGuard<S, B>,
+    service: RequestGuard<S, B>,
     stream: impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static,
     stop: CancellationToken,
     foreign: &ForeignClients,
@@ -202,7 +203,7 @@ fn router(
 fn decision_routes(health: Router<HttpHandler>, handler: HttpHandler) -> Router {
     let mut router = health;
     for operation in Operation::ALL {
-        let asked =
+        let route =
             post(move |State(handler): State<HttpHandler>, request: Request<AnyBody>| async move {
                 match operation {
                     Operation::Batch => many::batch(&handler, request).await,
@@ -212,7 +213,7 @@ fn decision_routes(health: Router<HttpHandler>, handler: HttpHandler) -> Router 
                 }
                 .map(AnyBody::new)
             });
-        router = router.route(operation.path(), asked);
+        router = router.route(operation.path(), route);
     }
     router
         .route(openapi::PATH, get(async || ([(header::CONTENT_TYPE, JSON)], openapi::text())))
@@ -256,16 +257,18 @@ where
     let ask = OperationRequest::decode(operation, &bytes, new_id)?;
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| handler.refuse(refused))?;
+    let turn = handler.engine.turn(Wire::Http);
     let admission = match ask.is_named_here {
         true => unnamed::acquire(&handler.engine, &request, parent).await,
-        false => parent.over(handler.engine.turn(Wire::Http).decide(&request)).await,
+        false => parent.over(turn.decide(&request)).await,
     };
     let admission = admission.map_err(|error| handler.undecided(error, request.app))?;
-    let mut answer = if denies && !admission.way.passes() {
-        let (status, body) = refusal(&admission, ask.id.as_deref());
-        respond(status, PROBLEM, body)
-    } else {
-        respond(StatusCode::OK, JSON, encode(&admission, ask.id.as_deref()))
+    let mut answer = match denies {
+        Some(status) if !admission.way.passes() => {
+            let (status, body) = refusal(status, &admission, ask.id.as_deref());
+            respond(status, PROBLEM, body)
+        }
+        _ => respond(StatusCode::OK, JSON, encode(&admission, ask.id.as_deref())),
     };
     if operation.tells() {
         handler.headers.add_to(answer.headers_mut(), &admission.answer);
@@ -328,19 +331,18 @@ impl HttpHandler {
     }
 }
 
-/// Returns whether a refusal has a status of its own: `?deny=429`.
-fn denies(operation: Operation, query: Option<&str>) -> Result<bool, Problem> {
-    match query {
-        None | Some("") => Ok(false),
-        Some("deny=429") if operation.may_deny() => Ok(true),
-        Some(query) if operation.may_deny() && query.starts_with("deny=") => {
-            Err(Problem::bad_request("query: deny: expected `429`"))
-        }
-        Some(_) if operation.may_deny() => {
-            Err(Problem::bad_request("query: unknown parameter, expected `deny=429`"))
-        }
-        Some(_) => Err(Problem::bad_request("query: unknown parameter, expected none")),
+/// The status of a refusal, if the caller asks for one: `?deny=429`.
+fn denies(operation: Operation, query: Option<&str>) -> Result<Option<StatusCode>, Problem> {
+    let query = query.filter(|query| !query.is_empty());
+    let Some(query) = query else { return Ok(None) };
+    if !operation.may_deny() {
+        return Err(Problem::bad_request("query: unknown parameter, expected none"));
     }
+    let Some(value) = query.strip_prefix("deny=") else {
+        return Err(Problem::bad_request("query: unknown parameter, expected `deny=STATUS`"));
+    };
+    let status = deny_status(value);
+    status.map(Some).map_err(|problem| Problem::bad_request(format!("query: {problem}")))
 }
 
 fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
@@ -349,16 +351,6 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     }
     let detail = "content-type: expected `application/json`";
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
-}
-
-/// A random id for a permit: a client that guesses it could release the permit.
-fn new_id() -> String {
-    let (high, low) = (random(), random());
-    format!("{high:016x}{low:016x}")
-}
-
-fn random() -> u64 {
-    getrandom::u64().expect("the system has randomness once it has started")
 }
 
 fn answered(answer: Result<FullResponse, Problem>) -> FullResponse {

@@ -10,13 +10,15 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::http::request::Parts;
 use axum::routing::any;
-use sluicegate::DecideError;
-use sluicegate::internals::gateway::{self, GUARDING_MAX, Guarding};
+use sluicegate::internals::gateway::{self, GUARDING_MAX, Guarding, PolicyDecision};
+use sluicegate::{DecideError, PermitId};
 use sluicegate_control::Scope;
 use sluicegate_net::headers;
 use sluicegate_policy::PolicySet;
 
-use super::codec::{AuthError, GatewayRequest, Query, TOKEN, TrustedPeers, encode};
+use super::codec::{
+    AuthError, GatewayRequest, HeldBy, Query, TOKEN, TrustedPeers, encode, encode_held,
+};
 use crate::authenticator::{CallerError, ListenerAuth};
 use crate::engine::ServerEngine;
 use crate::log_pace::LogPace;
@@ -26,6 +28,7 @@ use crate::verbs::VerbName;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::codec::Problem;
 use crate::wire::http::response::problem;
+use crate::wire::http::unnamed::{self, new_id};
 
 /// The path where all policies that guard the request decide.
 pub(in crate::wire::http) const AUTH: &str = "/v1/auth";
@@ -133,6 +136,20 @@ impl AuthHandler {
                     }
                 },
             };
+        if let [budget] = &*budgets
+            && budget.policy.hands_out_permits()
+        {
+            caller.permits(VerbName::Acquire).map_err(refuse)?;
+            let id = new_id();
+            let request = budget.acquire(app, PermitId::named(&id));
+            let admission = unnamed::acquire(&self.engine, &request, parent).await?;
+            let decided = PolicyDecision {
+                policy: Arc::clone(&budget.policy),
+                key: budget.key.clone(),
+                admission,
+            };
+            return Ok(encode_held(decided, HeldBy { app, id: &id }, deny, self.headers));
+        }
         let decided = parent.over(gateway::decide(&turn, &budgets, app)).await?;
         Ok(encode(&decided, deny, self.headers))
     }

@@ -134,8 +134,8 @@ policies:
             let engine = Arc::new(Engine::in_memory(PolicySet::new(document)));
             for _ in 0..2 {
                 let headers = told(&[HeaderStyle::Ratelimit], &check(&engine, 1));
-                let said = headers["ratelimit-policy"].to_str().expect("it is text");
-                assert!(said.ends_with(&format!("\"hourly\";q={limit};w=3600")), "{said}");
+                let field = headers["ratelimit-policy"].to_str().expect("it is text");
+                assert!(field.ends_with(&format!("\"hourly\";q={limit};w=3600")), "{field}");
             }
         }
     }

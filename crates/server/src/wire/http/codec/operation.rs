@@ -59,7 +59,7 @@ impl Operation {
         matches!(self, Self::Check | Self::AtMost | Self::Peek | Self::Acquire)
     }
 
-    /// Returns whether a refusal can have a status of its own (`?deny=429`).
+    /// Returns whether a refusal can have a status of its own (`?deny=STATUS`).
     pub(crate) const fn may_deny(self) -> bool {
         matches!(self, Self::Check | Self::AtMost | Self::Acquire)
     }
@@ -135,7 +135,7 @@ static KEY: Form = Form {
 };
 
 static ACQUIRE: Form = Form {
-    fields: &[Field::Policy, Field::Key, Field::App, Field::Cost, Field::Id],
+    fields: &[Field::Policy, Field::Key, Field::App, Field::Cost, Field::Id, Field::MaxWaitMs],
     example: r#"{"policy":"p","key":"k"}"#,
 };
 

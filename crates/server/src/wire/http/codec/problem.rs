@@ -77,7 +77,7 @@ pub(crate) struct RefusalProblem<'a> {
     title: &'a str,
     /// Status of the response.
     status: u16,
-    /// When to retry, or why the request can never pass.
+    /// Time of a retry, or the reason why the request can never pass.
     #[schema(value_type = String)]
     detail: String,
     /// Name of the rule that refused, as in the `RateLimit` header.
@@ -160,11 +160,18 @@ impl Problem {
     }
 }
 
-/// A refusal as a response that is not a success: its status and its body.
-pub(crate) fn refusal(admission: &Admission, id: Option<&str>) -> (StatusCode, Vec<u8>) {
+/// A refusal as a response that is not a success: its status and its body. The caller asked for the status `deny`; with
+/// 429 it learns by 503 that the store did not decide.
+pub(crate) fn refusal(
+    deny: StatusCode,
+    admission: &Admission,
+    id: Option<&str>,
+) -> (StatusCode, Vec<u8>) {
     let status = match admission.answer.mode {
-        Mode::Deny | Mode::Shed => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::TOO_MANY_REQUESTS,
+        Mode::Deny | Mode::Shed if deny == StatusCode::TOO_MANY_REQUESTS => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        _ => deny,
     };
     (status, refusal_as(status, admission, id))
 }

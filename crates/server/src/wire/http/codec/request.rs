@@ -18,6 +18,7 @@ pub(crate) struct OperationRequest<'a> {
     key: Option<Cow<'a, str>>,
     app: Option<Cow<'a, str>>,
     verb: Verb,
+    patience: Patience,
     /// The id of the permit.
     pub(crate) id: Option<Cow<'a, str>>,
     /// The server generated the id.
@@ -57,17 +58,24 @@ impl<'a> OperationRequest<'a> {
             fields.id = Some(Cow::Owned(new_id()));
         }
         let verb = verb(operation, &fields)?;
-        let RequestFields { policy, key, app, id, .. } = fields;
+        let RequestFields { policy, key, app, id, max_wait_ms, .. } = fields;
         let policy = policy.ok_or(FieldError::Missing(Field::Policy))?;
-        Ok(Self { policy, key, app, verb, id, is_named_here })
+        let patience = match (&verb, max_wait_ms) {
+            (Verb::Acquire { .. }, Some(ms)) => {
+                Patience::Permit(Micros::from_millis(in_range(Field::MaxWaitMs, ms)?))
+            }
+            _ => Patience::Policy,
+        };
+        Ok(Self { policy, key, app, verb, patience, id, is_named_here })
     }
 
     /// The request as the engine takes it.
     pub(crate) fn request(&self) -> Request<'_> {
-        let Self { policy, key, app, verb, .. } = self;
+        let Self { policy, key, app, verb, patience, is_named_here, .. } = self;
         let key = key.as_ref().map(|key| key.as_bytes());
+        let (app, patience, is_permit_unnamed) = (app.as_deref(), *patience, *is_named_here);
         let request = Request::new(policy, key, verb.clone());
-        Request { app: app.as_deref(), patience: Patience::Policy, ..request }
+        Request { app, patience, is_permit_unnamed, ..request }
     }
 }
 

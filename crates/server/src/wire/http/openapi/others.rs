@@ -32,13 +32,17 @@ pub(super) fn auth(by: AuthBy) -> Described {
              accepted only from `http.trusted_peers`. All methods behave the same.",
         ))
         .parameter(text("app", ParameterIn::Query, "The app that the gateway acts for."))
-        .parameter(text("deny", ParameterIn::Query, "Status of a refusal: 429 or 403."))
+        .parameter(text(
+            "deny",
+            ParameterIn::Query,
+            "Status of a refusal, 400 to 599; default 429.",
+        ))
         .response(
             "200",
-            ResponseBuilder::new().description("Allowed. `X-Sluicegate-Verdict` has the details."),
+            ResponseBuilder::new().description("Allowed. `X-Sluicegate-Verdict` has the details. `X-Sluicegate-Permit` is the permit of a policy with a `concurrency` rule, as the body that releases it."),
         )
         .response("429", problem("Refused; see `X-Sluicegate-Verdict` and `Retry-After`."))
-        .response("403", problem("Refused, with `?deny=403`."))
+        .response("403", problem("Refused, with `?deny=403`; any other status likewise."))
         .response("400", problem("Invalid client request."))
         .response("421", problem(OTHER_HOST))
         .response(

@@ -105,8 +105,8 @@ async fn each(
         question(handler, caller, ask).map_err(|problem| problem.at(place))
     });
     let questions: Vec<_> = questions.collect();
-    let asked: Vec<_> = questions.iter().flatten().cloned().collect();
-    let mut decided = handler.engine.turn(Wire::Http).decide_each(&asked).await.into_iter();
+    let requests: Vec<_> = questions.iter().flatten().cloned().collect();
+    let mut decided = handler.engine.turn(Wire::Http).decide_each(&requests).await.into_iter();
     let answers = questions.into_iter().map(|question| {
         let app = question?.app;
         let decided = decided.next().expect("there is one for each question");

@@ -48,17 +48,17 @@ async fn answer(request: &[u8]) -> (String, u64) {
     let (mut client, _, _) = connect();
     let begin = Instant::now();
     client.write_all(request).await.expect("the server reads");
-    let mut said = String::new();
-    client.read_to_string(&mut said).await.expect("the server says text");
-    (said, begin.elapsed().as_secs())
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).await.expect("the server says text");
+    (reply, begin.elapsed().as_secs())
 }
 
 /// Reads the answer to [`LIVE`] on a connection that goes on.
 async fn live(client: &mut DuplexStream) {
     client.write_all(LIVE).await.expect("the server reads");
-    let mut said = Vec::new();
-    while !said.ends_with(b"\r\n\r\nok\n") {
-        said.push(client.read_u8().await.expect("the server answers"));
+    let mut reply = Vec::new();
+    while !reply.ends_with(b"\r\n\r\nok\n") {
+        reply.push(client.read_u8().await.expect("the server answers"));
     }
 }
 
@@ -161,8 +161,8 @@ async fn a_head_that_does_not_end_is_waited_for_so_long_and_no_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_kept_so_long_and_no_longer() {
-    let (said, seconds) = answer(LIVE).await;
-    assert!(said.starts_with("HTTP/1.1 200 OK"), "{said}");
+    let (reply, seconds) = answer(LIVE).await;
+    assert!(reply.starts_with("HTTP/1.1 200 OK"), "{reply}");
     assert_eq!(seconds, HEAD_WAIT_MAX.as_secs());
 }
 
@@ -170,9 +170,9 @@ async fn an_idle_connection_is_kept_so_long_and_no_longer() {
 async fn a_body_that_does_not_come_gets_a_problem_and_the_connection_ends() {
     let head = "POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n";
     for body in ["content-length: 9\r\n\r\n{", "transfer-encoding: chunked\r\n\r\n1\r\n{\r\n"] {
-        let (said, seconds) = answer(format!("{head}{body}").as_bytes()).await;
-        assert!(said.starts_with("HTTP/1.1 408 Request Timeout"), "{said}");
-        assert!(said.contains(r#""detail":"body: not received within 10 s""#), "{said}");
+        let (reply, seconds) = answer(format!("{head}{body}").as_bytes()).await;
+        assert!(reply.starts_with("HTTP/1.1 408 Request Timeout"), "{reply}");
+        assert!(reply.contains(r#""detail":"body: not received within 10 s""#), "{reply}");
         assert_eq!(seconds, BODY_WAIT_MAX.as_secs());
     }
 }
@@ -180,8 +180,8 @@ async fn a_body_that_does_not_come_gets_a_problem_and_the_connection_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_head_that_is_too_long_is_refused_before_it_ends() {
     let head = format!("GET /livez HTTP/1.1\r\nx: {}", "x".repeat(HEAD_BYTES_MAX));
-    let (said, seconds) = answer(head.as_bytes()).await;
-    assert!(said.starts_with("HTTP/1.1 431 "), "{said}");
+    let (reply, seconds) = answer(head.as_bytes()).await;
+    assert!(reply.starts_with("HTTP/1.1 431 "), "{reply}");
     assert_eq!(seconds, 0);
 }
 
@@ -209,8 +209,8 @@ async fn a_request_in_flight_is_answered_after_the_server_is_told_to_stop() {
     stop.cancel();
     tokio::task::yield_now().await;
     client.write_all(rest).await.unwrap();
-    let mut said = String::new();
-    client.read_to_string(&mut said).await.unwrap();
-    assert!(said.starts_with("HTTP/1.1 200 OK") && said.contains("connection: close"), "{said}");
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 OK") && reply.contains("connection: close"), "{reply}");
     serving.await.unwrap();
 }

@@ -84,10 +84,10 @@ impl<'h> GatewayRequest<'h> {
         trusted: &TrustedPeers,
     ) -> Result<Self, AuthError> {
         let remote_ip = address_text(trusted.client(peer, headers)?);
-        let uri = said(headers, URI)?.ok_or(AuthError::Missing(URI[0], URI[1]))?;
-        let method = said(headers, METHOD)?.ok_or(AuthError::Missing(METHOD[0], METHOD[1]))?;
+        let uri = field(headers, URI)?.ok_or(AuthError::Missing(URI[0], URI[1]))?;
+        let method = field(headers, METHOD)?.ok_or(AuthError::Missing(METHOD[0], METHOD[1]))?;
         let method = method.to_str().map_err(|_| AuthError::NoText(METHOD[0]))?;
-        let host = said(headers, HOST)?.map(|host| host_text(host.as_bytes()));
+        let host = field(headers, HOST)?.map(|host| host_text(host.as_bytes()));
         let text = |value: &'h HeaderValue| String::from_utf8_lossy(value.as_bytes());
         let headers = headers.iter().map(|(name, value)| (name.as_str(), text(value)));
         Ok(Self {
@@ -154,7 +154,7 @@ fn check_headers(policy: &Policy, attributes: &Attributes<'_>) -> Result<(), Aut
 }
 
 /// The value of one of two fields, if there is any.
-fn said<'h>(
+fn field<'h>(
     headers: &'h HeaderMap,
     names: [&'static str; 2],
 ) -> Result<Option<&'h HeaderValue>, AuthError> {

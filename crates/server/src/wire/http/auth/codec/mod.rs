@@ -8,7 +8,7 @@ mod verdict;
 pub(super) use error::{AuthError, TOKEN};
 pub(super) use guarded::GatewayRequest;
 pub(super) use query::Query;
-pub(super) use verdict::encode;
+pub(super) use verdict::{HeldBy, encode, encode_held};
 
 pub(crate) use guarded::TrustedPeers;
 

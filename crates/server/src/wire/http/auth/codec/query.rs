@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use sluicegate_text::terminal::one_line;
 
 use super::AuthError;
+use crate::wire::http::deny::deny_status;
 
 /// The options of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +37,8 @@ impl<'a> Query<'a> {
                 return Err(AuthError::Query(format!("`{name}` is given twice")));
             }
         }
-        let deny = match deny {
-            None | Some("429") => StatusCode::TOO_MANY_REQUESTS,
-            Some("403") => StatusCode::FORBIDDEN,
-            Some(other) => {
-                let problem =
-                    format!("deny: `{}` is invalid, expected 429 or 403", one_line(other));
-                return Err(AuthError::Query(problem));
-            }
-        };
-        Ok(Self { deny, app })
+        let deny = deny.map_or(Ok(StatusCode::TOO_MANY_REQUESTS), deny_status);
+        Ok(Self { deny: deny.map_err(AuthError::Query)?, app })
     }
 }
 
@@ -60,13 +53,15 @@ mod tests {
         assert_eq!(Query::decode("deny=429&"), Ok(plain));
         let nginx = Query { deny: StatusCode::FORBIDDEN, app: Some("shop") };
         assert_eq!(Query::decode("app=shop&deny=403"), Ok(nginx));
+        let as_limit_conn = Query { deny: StatusCode::SERVICE_UNAVAILABLE, app: None };
+        assert_eq!(Query::decode("deny=503"), Ok(as_limit_conn));
     }
 
     #[test]
     fn what_a_client_wrote_into_the_query_is_no_query() {
         for (query, problem) in [
-            ("deny=200", "query: deny: `200` is invalid, expected 429 or 403"),
-            ("deny", "query: deny: `` is invalid, expected 429 or 403"),
+            ("deny=200", "query: deny: `200` is invalid, expected a status 400..=599"),
+            ("deny", "query: deny: `` is invalid, expected a status 400..=599"),
             ("deny=429&deny=403", "query: `deny` is given twice"),
             ("page=2", "query: unknown field `page`, expected `deny` or `app`"),
         ] {

@@ -302,8 +302,8 @@ async fn a_refusal_by_one_charges_no_other() {
         assert_eq!(decided.len(), if passes { 2 } else { 1 });
         let response = super::encode(&decided, StatusCode::TOO_MANY_REQUESTS, limits());
         assert_eq!(response.status() == StatusCode::OK, passes);
-        let told = response.headers()["ratelimit"].to_str().unwrap();
-        assert_eq!(told.split(", ").count(), decided.len(), "{told}");
+        let field = response.headers()["ratelimit"].to_str().unwrap();
+        assert_eq!(field.split(", ").count(), decided.len(), "{field}");
     }
     let peek = sluicegate::Verb::Peek { cost: sluicegate::Cost::ONE };
     let request = sluicegate::Request::new("plenty", None, peek);

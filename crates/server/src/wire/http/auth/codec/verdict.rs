@@ -7,7 +7,7 @@
 //! | degraded, with a tag | 200 | `degrade`, `X-Sluicegate-Degrade: TAG` |
 //! | diverted | 200 | `divert`, `X-Sluicegate-Divert: TARGET` |
 //! | degraded, with a response | that response, or `deny` | `degrade` |
-//! | refused | `deny` (429 or 403) | `refuse`, `Retry-After`; the body is that of `/v1/check?deny=429` |
+//! | refused | `deny` (429 by default) | `refuse`, `Retry-After`; the body is that of `/v1/check?deny=429` |
 //!
 //! A gateway lets a request pass on each status below 300, so a fallback with such a status is sent
 //! with 429. Where no policy guards the request there is no verdict: 200 alone.
@@ -27,6 +27,7 @@ use crate::wire::http::codec::refusal_as;
 const VERDICT: HeaderName = HeaderName::from_static("x-sluicegate-verdict");
 const POLICY: HeaderName = HeaderName::from_static("x-sluicegate-policy");
 const DEGRADE: HeaderName = HeaderName::from_static("x-sluicegate-degrade");
+const PERMIT: HeaderName = HeaderName::from_static("x-sluicegate-permit");
 const DIVERT: HeaderName = HeaderName::from_static("x-sluicegate-divert");
 
 /// Writes the verdict on `decided`: of all policies if all let the request pass, else of the one
@@ -73,6 +74,43 @@ pub(in crate::wire::http::auth) fn encode(
             let own = [(CONTENT_TYPE.as_str(), problem::MEDIA_TYPE)];
             return served(response, deny, own, refusal_as(deny, admission, None));
         }
+    }
+    response
+}
+
+/// The holder of a permit, as a gateway releases it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::wire::http::auth) struct HeldBy<'a> {
+    pub(in crate::wire::http::auth) app: Option<&'a str>,
+    pub(in crate::wire::http::auth) id: &'a str,
+}
+
+/// Writes the verdict of a policy of which a permit was acquired, and, if it is held, the body by which `/v1/release` gives
+/// it back.
+pub(in crate::wire::http::auth) fn encode_held(
+    decided: PolicyDecision,
+    HeldBy { app, id }: HeldBy<'_>,
+    deny: StatusCode,
+    limits: BudgetHeaders,
+) -> Response<Body> {
+    let decided = [decided];
+    let mut response = encode(&decided, deny, limits);
+    let [PolicyDecision { policy, key, admission }] = &decided;
+    if admission.way == Disposition::Allowed && admission.answer.decision.granted() > 0 {
+        let mut release = serde_json::Map::new();
+        let key = key.as_deref().map(String::from_utf8_lossy);
+        let fields = [
+            ("policy", Some(policy.name())),
+            ("key", key.as_deref()),
+            ("app", app),
+            ("id", Some(id)),
+        ];
+        for (name, value) in fields {
+            release.extend(value.map(|value| (name.to_owned(), value.into())));
+        }
+        let release = serde_json::Value::from(release).to_string().replace('\u{7f}', "\\u007f");
+        let release = HeaderValue::from_bytes(release.as_bytes()).expect("JSON has no controls");
+        response.headers_mut().insert(PERMIT, release);
     }
     response
 }

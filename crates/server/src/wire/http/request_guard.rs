@@ -1,4 +1,4 @@
-//! The guard before every service of HTTP.
+//! The guard before both services of HTTP/1.1: that of decisions, and that of the admin and metrics addresses.
 //!
 //! **Hosts.** A request for a host that is not allowed goes no further ([`Hosts`]).
 //!
@@ -18,14 +18,14 @@ use super::host::Hosts;
 
 /// A service that answers requests for `hosts` only, and for which a request in chunks is the last.
 #[derive(Debug)]
-pub(super) struct HostGuard<S, R> {
+pub(super) struct RequestGuard<S, R> {
     pub(super) service: S,
     pub(super) hosts: Hosts,
     /// Creates the refusal of a request.
     pub(super) refuse: fn(&Problem) -> Response<R>,
 }
 
-impl<S, B, R> Service<Request<B>> for HostGuard<S, R>
+impl<S, B, R> Service<Request<B>> for RequestGuard<S, R>
 where
     S: Service<Request<B>, Response = Response<R>>,
 {

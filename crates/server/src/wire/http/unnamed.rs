@@ -2,7 +2,7 @@
 //!
 //! Only the answer has the id. If the client goes away before it is answered, the permit could not be
 //! released, so it is released here. A permit with an id of the caller stays held: the caller may
-//! have released it and acquired it again by then.
+//! have released it and acquired it again by then. A request that waits for a permit takes care of itself: its ticket.
 
 use std::sync::Arc;
 
@@ -19,13 +19,17 @@ pub(super) async fn acquire(
     request: &Request<'_>,
     parent: Parent,
 ) -> Result<Admission, DecideError> {
+    let turn = engine.turn(Wire::Http);
+    if turn.may_wait_for_permit(request) {
+        return parent.over(turn.decide(request)).await;
+    }
     let (engine, verb) = (Arc::clone(engine), request.verb.clone());
     let (policy, key) = (request.limits.name().to_owned(), request.key.map(<[u8]>::to_vec));
-    let app = request.app.map(ToOwned::to_owned);
+    let (app, patience) = (request.app.map(ToOwned::to_owned), request.patience);
     let (answer, answered) = oneshot::channel();
     tokio::spawn(async move {
         let (key, app) = (key.as_deref(), app.as_deref());
-        let request = Request { app, ..Request::new(&policy, key, verb) };
+        let request = Request { app, patience, ..Request::new(&policy, key, verb) };
         let passed = parent.over(engine.turn(Wire::Http).decide(&request)).await;
         if let Err(Ok(admission)) = answer.send(passed)
             && admission.answer.decision.allowed()
@@ -37,4 +41,14 @@ pub(super) async fn acquire(
         }
     });
     answered.await.expect("the task answers, unless it has panicked")
+}
+
+/// A random id for a permit: a client that guesses it could release the permit.
+pub(super) fn new_id() -> String {
+    let (high, low) = (random(), random());
+    format!("{high:016x}{low:016x}")
+}
+
+fn random() -> u64 {
+    getrandom::u64().expect("the system has randomness once it has started")
 }
