@@ -195,7 +195,7 @@ where
         connections_max: listener.connections_max(connections_max),
     };
     loop {
-        let arrival = tokio::select! {
+        let (stream, peer) = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             // A connection that panicked has logged it, and harms no other.
@@ -211,8 +211,9 @@ where
         if stop.run_until_cancelled(room.make()).await.is_none() {
             break;
         }
-        let tls = listener.tls.as_ref().map(|tls| (tls.acceptor(), stop.clone()));
-        room.hand_over(workers, arrival, tls, &handle);
+        let tls = listener.tls.as_ref();
+        let tls = tls.map(|tls| TlsHandshake { acceptor: tls.acceptor(), stop: stop.clone() });
+        room.hand_over(workers, Arrival { stream, peer, tls }, &handle);
     }
     drop(listener);
     room.drain().await
@@ -237,6 +238,20 @@ pub(super) fn few_files(wanted: usize) -> Option<String> {
              files (`ulimit -n`, `LimitNOFILE=`), and 1/{FILES_SHARE} of them are for one address"
         )
     })
+}
+
+/// A connection that was accepted.
+struct Arrival {
+    stream: PlainStream,
+    peer: Peer,
+    /// `None`: there is no TLS.
+    tls: Option<TlsHandshake>,
+}
+
+/// A handshake to be made, which ends early when the server stops.
+struct TlsHandshake {
+    acceptor: TlsAcceptor,
+    stop: CancellationToken,
 }
 
 /// The connections of one address.
@@ -274,12 +289,12 @@ impl AddressSlots {
     fn hand_over<F>(
         &mut self,
         workers: &Workers,
-        (stream, peer): (PlainStream, Peer),
-        tls: Option<(TlsAcceptor, CancellationToken)>,
+        arrival: Arrival,
         handle: &(impl Fn(ClientStream, Peer) -> F + Clone + Send + 'static),
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
+        let Arrival { stream, peer, tls } = arrival;
         let slot = Arc::<ConnectionSlot>::default();
         let (handle, of_stream) = (handle.clone(), Arc::clone(&slot));
         let attend = async move |stream: PlainStream| {
@@ -317,11 +332,8 @@ impl AddressSlots {
 
 /// Returns the carrier of a connection, after the handshake if there is TLS. A client that fails the handshake
 /// gets an alert of TLS and is disconnected; so is one whose handshake is not done when the server stops.
-async fn carry(
-    stream: PlainStream,
-    tls: Option<(TlsAcceptor, CancellationToken)>,
-) -> Option<Carrier> {
-    let Some((acceptor, stop)) = tls else { return Some(Either::Left(stream)) };
+async fn carry(stream: PlainStream, tls: Option<TlsHandshake>) -> Option<Carrier> {
+    let Some(TlsHandshake { acceptor, stop }) = tls else { return Some(Either::Left(stream)) };
     // Boxed: it is large, and gone before the first request.
     let greeting = Box::pin(timeout(HANDSHAKE_WAIT_MAX, acceptor.accept(stream)));
     let greeted = stop.run_until_cancelled(greeting).await?;

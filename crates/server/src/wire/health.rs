@@ -1,4 +1,5 @@
-//! Health checks: the same answers on every listener of HTTP.
+//! Health checks: the same answers on every address of HTTP/1.1. The admin address also has `/healthz`, which answers
+//! like `/livez`.
 //!
 //! | path | answer |
 //! |---|---|

@@ -32,9 +32,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, CertificateError, ServerConfig};
 use tokio_util::sync::CancellationToken;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
-use x509_parser::x509::X509Version;
+use x509_cert::certificate::{CertificateInner, Raw, Version};
+use x509_cert::der::Decode;
 
 use crate::config::TlsConfig;
 use crate::protocol::Wire;
@@ -139,7 +138,7 @@ impl WireTls {
 pub(crate) struct Renewal {
     all: Vec<Arc<WireTls>>,
     tokens: Vec<Arc<TokenFile>>,
-    told: Signal,
+    hangup: Signal,
 }
 
 impl Renewal {
@@ -149,7 +148,7 @@ impl Renewal {
     /// # Errors
     /// Those of the system.
     pub(crate) fn new(all: Vec<Arc<WireTls>>) -> io::Result<Self> {
-        Ok(Self { all, tokens: Vec::new(), told: signal(SignalKind::hangup())? })
+        Ok(Self { all, tokens: Vec::new(), hangup: signal(SignalKind::hangup())? })
     }
 
     /// The TLS of all wires.
@@ -164,7 +163,7 @@ impl Renewal {
 
     /// Renews at intervals, and on SIGHUP, until `stop`.
     pub(crate) async fn run(self, manager: &ServiceManager, stop: &CancellationToken) {
-        let Self { all, tokens, mut told } = self;
+        let Self { all, tokens, mut hangup } = self;
         if all.is_empty() && tokens.is_empty() {
             return;
         }
@@ -174,7 +173,7 @@ impl Renewal {
         loop {
             let is_told = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = told.recv() => true,
+                _ = hangup.recv() => true,
                 _ = ticks.tick() => false,
             };
             if is_told {
@@ -348,12 +347,12 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         let problem = form::problem(pem, Expected::Certificate);
         return Err(problem.unwrap_or_else(|| "expected certificates in PEM".to_owned()));
     };
-    let version = X509Certificate::from_der(own).map(|(_, own)| own.version());
-    match version {
-        Ok(version) if version != X509Version::V3 => Err(format!(
+    match CertificateInner::<Raw>::from_der(own).map(|own| own.tbs_certificate().version()) {
+        Ok(version) if version != Version::V3 => Err(format!(
             "is a certificate of X.509 version {}, expected version 3; issue it with extensions, such as by `openssl \
              x509 -req -extfile EXTENSIONS`",
-            version.0.saturating_add(1)
+            // V1 is 0.
+            version as u8 + 1
         )),
         _ => Ok(all),
     }

@@ -65,7 +65,7 @@ const WRITE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Longest time that the decisions of a connection are waited for after the client has ended its side,
 /// all of them together: as long as a store that answers takes, for a client that pipes commands in and
-/// reads the replies. Longer delays are given up.
+/// reads the replies. Longer delays are given up, as is the wait for a permit at once.
 const ENDED_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Longest time that a connection which is given up is still read, so that its client sees the error before the end.
@@ -307,6 +307,11 @@ impl<S: Store + 'static> RespSession<'_, S> {
             Some(rules) => question.request.by(rules),
         });
         let requests: Vec<_> = requests.collect();
+        // A permit that comes meanwhile would be held by nobody.
+        let ended_wait = match &requests[..] {
+            [request] if turn.may_wait_for_permit(request) => Duration::ZERO,
+            _ => ENDED_WAIT_MAX,
+        };
         let ended = &mut self.ended;
         let gone = async {
             let ended = match ended {
@@ -316,7 +321,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
                     *ended.insert(Instant::now())
                 }
             };
-            sleep_until(ended + ENDED_WAIT_MAX).await;
+            sleep_until(ended + ended_wait).await;
         };
         let passed = tokio::select! {
             biased;

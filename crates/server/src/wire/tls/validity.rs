@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use tokio_rustls::rustls::pki_types::CertificateDer;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
+use x509_cert::certificate::{CertificateInner, Raw};
+use x509_cert::der::Decode;
+use x509_cert::time::Time;
 
 /// The time in which all certificates of a chain are valid, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +18,10 @@ impl Validity {
     /// decides whether it is valid.
     pub(super) fn of(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let each = chain.iter().filter_map(|one| {
-            let (_, certificate) = X509Certificate::from_der(one).ok()?;
-            let validity = certificate.validity();
-            let (begin, end) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+            let certificate = CertificateInner::<Raw>::from_der(one).ok()?;
+            let validity = certificate.tbs_certificate().validity();
+            let seconds = |time: Time| i64::try_from(time.to_unix_duration().as_secs()).ok();
+            let (begin, end) = (seconds(validity.not_before)?, seconds(validity.not_after)?);
             Some(Self { begin, end })
         });
         each.reduce(|a, b| Self { begin: a.begin.max(b.begin), end: a.end.min(b.end) })

@@ -40,6 +40,8 @@ impl<'a> DecisionRequest<'a> {
             Verb::Refund { .. }
             | Verb::Reset
             | Verb::Acquire { .. }
+            | Verb::Wait { .. }
+            | Verb::Leave { .. }
             | Verb::Release { .. }
             | Verb::Renew { .. } => true,
         }

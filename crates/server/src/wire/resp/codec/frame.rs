@@ -163,12 +163,12 @@ fn read_inline<'a>(
     if input[0].is_ascii_control() && !input[0].is_ascii_whitespace() {
         return Err(ProtocolError::NoInline);
     }
-    let seen = &input[..input.len().min(WORD_BYTES_MAX)];
-    let Some(end) = memchr::memchr(b'\n', seen) else {
-        let too_big = seen.len() == WORD_BYTES_MAX;
+    let start = &input[..input.len().min(WORD_BYTES_MAX)];
+    let Some(end) = memchr::memchr(b'\n', start) else {
+        let too_big = start.len() == WORD_BYTES_MAX;
         return if too_big { Err(ProtocolError::TooBigInline) } else { Ok(None) };
     };
-    let line = seen[..end].strip_suffix(b"\r").unwrap_or(&seen[..end]);
+    let line = start[..end].strip_suffix(b"\r").unwrap_or(&start[..end]);
     let mut rest = line;
     let mut read = Ok(());
     while let Some(begin) = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t')) {

@@ -41,8 +41,12 @@ impl PolicyCommand {
         let options = self.options(options)?;
         let app = options.app.map(app).transpose()?;
         let verb = self.verb(id, &options)?;
+        let patience = match (self, options.max_wait) {
+            (Self::Acquire, Some(word)) => Patience::Permit(max_wait(word)?),
+            _ => Patience::Policy,
+        };
         let key = Some(*key).filter(|key| !key.is_empty());
-        let request = Request::new(policy, key, verb).with_patience(Patience::Policy);
+        let request = Request::new(policy, key, verb).with_patience(patience);
         Ok(DecisionRequest { request: Request { app, ..request }, limit: None })
     }
 
@@ -51,7 +55,7 @@ impl PolicyCommand {
         let permit = id.map_or(Ok(PermitId(0)), permit)?;
         Ok(match self {
             Self::Check => match options.max_wait {
-                Some(max_wait) => Verb::Reserve { cost, max_wait: span(max_wait)? },
+                Some(word) => Verb::Reserve { cost, max_wait: max_wait(word)? },
                 None => Verb::Check { cost },
             },
             Self::Peek => Verb::Peek { cost },
@@ -71,7 +75,7 @@ impl PolicyCommand {
                 &mut options.app
             } else if self.has_cost() && name.eq_ignore_ascii_case(b"COST") {
                 &mut options.cost
-            } else if self == Self::Check && name.eq_ignore_ascii_case(b"MAXWAIT") {
+            } else if self.has_wait() && name.eq_ignore_ascii_case(b"MAXWAIT") {
                 &mut options.max_wait
             } else {
                 let (name, usage) = (shown(name), self.usage());
@@ -99,6 +103,10 @@ impl PolicyCommand {
         matches!(self, Self::Acquire | Self::Renew | Self::Release)
     }
 
+    const fn has_wait(self) -> bool {
+        matches!(self, Self::Check | Self::Acquire)
+    }
+
     const fn has_cost(self) -> bool {
         matches!(self, Self::Check | Self::Peek | Self::Refund | Self::Acquire)
     }
@@ -122,7 +130,7 @@ fn cost(word: &[u8]) -> Result<Cost, ErrorReply> {
     Ok(Cost::new(whole("cost", word, 1, COST_MAX)?)?)
 }
 
-fn span(word: &[u8]) -> Result<Micros, ErrorReply> {
+fn max_wait(word: &[u8]) -> Result<Micros, ErrorReply> {
     Ok(Micros::from_millis(whole("maxwait", word, 0, SPAN_MAX_US / 1_000)?))
 }
 

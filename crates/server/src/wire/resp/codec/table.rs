@@ -55,7 +55,7 @@ const COMMANDS: &[CommandInfo] = &[
     ),
     entry(
         "sg.acquire",
-        "policy key id [COST n] [APP app]",
+        "policy key id [COST n] [MAXWAIT ms] [APP app]",
         2,
         "Holds a permit of a `concurrency` rule under the name `id`.",
     ),

@@ -470,10 +470,10 @@ fn wrong_passwords_of_many_connections_are_of_one_network() {
     for _ in 0..4 {
         connection.reconnect();
         while connection.next == NextStep::GoOn {
-            let said = connection.line(&format!("AUTH guess{words}"));
+            let reply = connection.line(&format!("AUTH guess{words}"));
             words += 1;
             let late = "-ERR too many wrong passwords from this network: retry in 6 s";
-            assert_eq!(said, if words <= 30 { WRONG } else { late });
+            assert_eq!(reply, if words <= 30 { WRONG } else { late });
         }
     }
     connection.reconnect();

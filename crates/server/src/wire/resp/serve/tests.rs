@@ -1,13 +1,15 @@
 //! Connections without a network, in virtual time.
 
+use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
+use std::task::Context;
 
 use sluicegate::internals::store::{StoreAnswer, StoreRequest};
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate::{Clock, Engine};
 use sluicegate_kernel::Moment;
-use tokio::io::DuplexStream;
+use tokio::io::{DuplexStream, ReadBuf};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -19,6 +21,7 @@ policies:
   - { name: p, rules: [{ name: r, sliding_log: { limit: 200, window: 1h } }] }
   - { name: w, rules: [{ name: r, fixed_window: { limit: 1, window: 5m, align: first } }] }
   - { name: q, overflow: { queue: { max_wait: 1h } }, rules: [{ leaky_bucket: { rate: 1/10m, burst: 1 } }] }
+  - { name: c, rules: [{ concurrency: { limit: 1, ttl: 1h, queue: 5 } }] }
 ";
 
 /// The time of tokio, which stands still in these tests unless all wait.
@@ -42,6 +45,53 @@ impl PeerClosed for DuplexStream {
     }
 
     fn asked(&self) {}
+}
+
+/// A pipe whose client can end its side while a command waits.
+#[derive(Debug)]
+struct EndingPipe {
+    pipe: DuplexStream,
+    ended: CancellationToken,
+}
+
+impl PeerClosed for EndingPipe {
+    async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    fn asked(&self) {}
+}
+
+impl AsyncRead for EndingPipe {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for EndingPipe {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(context)
+    }
 }
 
 /// The array that a check of `p` returns.
@@ -104,14 +154,18 @@ fn connect_at<S: Store + 'static>(
     store: S,
     pipe_bytes: usize,
 ) -> Server<S> {
-    let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
-    let clock = Arc::new(TokioClock(Instant::now()));
-    let engine = Arc::new(ServerEngine::new(Engine::new(policies, store, clock)));
+    let engine = engine_on(store);
     let (client, stream) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
     let shared = Arc::new(RespServer::new(Arc::clone(&engine), listener_auth, None));
     let serving = tokio::spawn(connection(shared, stream, Peer::Local, stop.clone()));
     Server { client, stop, serving, engine }
+}
+
+fn engine_on<S: Store + 'static>(store: S) -> Arc<ServerEngine<S>> {
+    let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
+    let clock = Arc::new(TokioClock(Instant::now()));
+    Arc::new(ServerEngine::new(Engine::new(policies, store, clock)))
 }
 
 fn connect() -> Server<MemoryStore> {
@@ -126,23 +180,23 @@ impl<S> Server<S> {
     /// Reads the next bytes from the server, which must be `expected`.
     async fn expect(&mut self, expected: impl AsRef<[u8]>) {
         let expected = expected.as_ref();
-        let mut said = vec![0; expected.len()];
-        self.client.read_exact(&mut said).await.expect("the server answers");
-        assert!(said == expected, "{}", said.escape_ascii());
+        let mut reply = vec![0; expected.len()];
+        self.client.read_exact(&mut reply).await.expect("the server answers");
+        assert!(reply == expected, "{}", reply.escape_ascii());
     }
 
     /// The replies until the server closes the connection, and the seconds that takes.
     async fn rest(&mut self) -> (String, u64) {
-        let (begin, mut said) = (Instant::now(), Vec::new());
-        self.client.read_to_end(&mut said).await.expect("the server says something");
-        (String::from_utf8(said).expect("replies are text"), begin.elapsed().as_secs())
+        let (begin, mut reply) = (Instant::now(), Vec::new());
+        self.client.read_to_end(&mut reply).await.expect("the server says something");
+        (String::from_utf8(reply).expect("replies are text"), begin.elapsed().as_secs())
     }
 
     /// Reads on to the end of the next `end`.
     async fn until(&mut self, end: &str) {
-        let mut said = Vec::new();
-        while !said.ends_with(end.as_bytes()) {
-            said.push(self.client.read_u8().await.expect("the server answers"));
+        let mut reply = Vec::new();
+        while !reply.ends_with(end.as_bytes()) {
+            reply.push(self.client.read_u8().await.expect("the server answers"));
         }
     }
 
@@ -299,14 +353,14 @@ async fn a_client_that_quits_is_answered_and_let_go() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_command_is_told_so_and_closes_the_connection() {
-    for (input, said) in [
+    for (input, reply) in [
         ("*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n"),
         ("*1\r\n$99999\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
         ("PING\r\n*x\r\nPING\r\n", "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"),
     ] {
         let mut server = connect();
         server.write(input).await;
-        assert_eq!(server.rest().await.0, said, "{input}");
+        assert_eq!(server.rest().await.0, reply, "{input}");
     }
 }
 
@@ -355,9 +409,9 @@ async fn a_command_that_does_not_end_is_answered_with_that() {
     assert_eq!(cut.rest().await, (problem.to_owned(), 0));
     let mut late = connect();
     late.write(begun).await;
-    let (said, seconds) = late.rest().await;
+    let (reply, seconds) = late.rest().await;
     let problem = "+PONG\r\n-ERR Protocol error: the rest of a command did not arrive in time\r\n";
-    assert_eq!(said, problem);
+    assert_eq!(reply, problem);
     assert!((5..=10).contains(&seconds), "{seconds} s");
     let mut whole = connect();
     whole.write("PING\r\n").await;
@@ -390,15 +444,15 @@ async fn who_reads_slowly_gets_everything() {
         writer.write_all(&b"PING\r\n".repeat(1_000)).await.expect("the server reads");
         writer
     });
-    let mut said = Vec::new();
-    while said.len() < 7_000 {
+    let mut reply = Vec::new();
+    while reply.len() < 7_000 {
         let mut some = [0; 100];
         let bytes = reader.read(&mut some).await.unwrap();
         assert!(bytes > 0, "the connection is closed");
-        said.extend_from_slice(&some[..bytes]);
+        reply.extend_from_slice(&some[..bytes]);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(said, b"+PONG\r\n".repeat(1_000));
+    assert_eq!(reply, b"+PONG\r\n".repeat(1_000));
     server.client = reader.unsplit(writing.await.unwrap());
     server.ping().await;
 }
@@ -425,4 +479,31 @@ async fn what_was_read_is_answered_after_the_server_is_told_to_stop() {
     assert_eq!(server.rest().await, (passed(199) + &passed(198), 1));
     server.client.shutdown().await.unwrap();
     server.serving.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_waits_for_no_permit_any_more() {
+    let engine = engine_on(MemoryStore::default());
+    let decide = async |verb| {
+        let request = sluicegate::Request::new("c", Some(b"k"), verb);
+        engine.turn(Wire::Http).decide(&request).await.expect("it is known").answer.decision
+    };
+    let (cost, permit) = (sluicegate::Cost::ONE, sluicegate::PermitId(1));
+    assert!(decide(sluicegate::Verb::Acquire { cost, permit }).await.allowed());
+    let shared = RespServer::new(Arc::clone(&engine), open_listener(Wire::Resp), None);
+    let (mut client, pipe) = tokio::io::duplex(1 << 10);
+    let ended = CancellationToken::new();
+    let stream = EndingPipe { pipe, ended: ended.clone() };
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(connection(Arc::new(shared), stream, Peer::Local, stop));
+    client.write_all(b"SG.ACQUIRE c k mine MAXWAIT 60000\r\n").await.expect("it is read");
+    while engine.core().held() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let begun = Instant::now();
+    ended.cancel();
+    serving.await.expect("it does not panic");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert!(decide(sluicegate::Verb::Release { permit }).await.allowed());
+    assert_eq!(decide(sluicegate::Verb::Peek { cost }).await.remaining, 1);
 }
