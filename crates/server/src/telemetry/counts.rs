@@ -31,9 +31,27 @@ use crate::protocol::Wire;
 /// of thousands of those burdens any monitoring system.
 pub(crate) const POLICIES_COUNTED_MAX: usize = 2_000;
 
+/// The results of all decisions of a policy.
+#[derive(Clone, Debug)]
+pub(super) struct PolicyTotal {
+    pub(super) policy: Box<str>,
+    pub(super) counts: Counts,
+}
+
+/// A decision that is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedDecision<'a> {
+    pub(crate) wire: Wire,
+    pub(crate) subject: DecisionSource<'a>,
+    pub(crate) fate: PermitResult,
+    pub(crate) mode: Mode,
+    /// The key, if a limit refused the request; it is `None` inside without a key.
+    pub(crate) refused_key: Option<Option<&'a [u8]>>,
+}
+
 /// The result of a request for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PermitResult {
     Allowed,
     Held,
     Shadowed,
@@ -53,12 +71,10 @@ pub(crate) enum DecisionSource<'a> {
     Unknown,
 }
 
-const FATES: [Fate; 6] =
-    [Fate::Allowed, Fate::Held, Fate::Shadowed, Fate::Degraded, Fate::Diverted, Fate::Refused];
 const MODES: [Mode; 7] = Mode::ALL;
 
 /// A counter for every result in every mode, and one for errors, which have none.
-const PLACES: usize = FATES.len() * MODES.len() + 1;
+const PLACES: usize = PermitResult::ALL.len() * MODES.len() + 1;
 
 const WIRES: usize = Wire::ALL.len();
 
@@ -173,13 +189,8 @@ impl ServerCounters {
     }
 
     /// Counts a decision, and its key if a limit refused it.
-    pub(crate) fn decided(
-        &self,
-        (wire, subject): (Wire, DecisionSource<'_>),
-        fate: Fate,
-        mode: Mode,
-        refused_key: Option<Option<&[u8]>>,
-    ) {
+    pub(crate) fn decided(&self, decision: CountedDecision<'_>) {
+        let CountedDecision { wire, subject, fate, mode, refused_key } = decision;
         self.here(subject, |here, of_policy| {
             of_policy.add(here, wire, fate as usize * MODES.len() + mode as usize);
             if let Some(key) = refused_key {
@@ -202,11 +213,12 @@ impl ServerCounters {
             Verb::Check { .. }
             | Verb::Reserve { .. }
             | Verb::AtMost { .. }
-            | Verb::Acquire { .. } => return false,
+            | Verb::Acquire { .. }
+            | Verb::Wait { .. } => return false,
             Verb::Peek { .. } => 0,
             Verb::Refund { .. } => 1,
             Verb::Reset => 2,
-            Verb::Release { .. } => 3,
+            Verb::Release { .. } | Verb::Leave { .. } => 3,
             Verb::Renew { .. } => 4,
         };
         let shard = HERE.with(|here| self.place(here).shard);
@@ -253,9 +265,13 @@ impl ServerCounters {
     }
 
     /// The results of the decisions of each policy, over all wires and modes.
-    pub(super) fn totals(&self) -> Vec<(Box<str>, Counts)> {
+    pub(super) fn totals(&self) -> Vec<PolicyTotal> {
         let table = self.table();
-        table.all().map(|(name, of_policy)| (name.into(), of_policy.total())).collect()
+        let total = |(name, of_policy): (&str, &PolicyCounters)| PolicyTotal {
+            policy: name.into(),
+            counts: of_policy.total(),
+        };
+        table.all().map(total).collect()
     }
 
     /// The number of decisions that were made without the store.
@@ -356,7 +372,7 @@ impl PolicyCounters {
         }
     }
 
-    /// The sums over all wires: results in the order of [`FATES`], then errors. Requests that were shed are
+    /// The sums over all wires: results in the order of [`PermitResult::ALL`], then errors. Requests that were shed are
     /// counted apart, because no limit decided them.
     fn total(&self) -> Counts {
         let mut total = Counts::default();
@@ -388,9 +404,9 @@ impl PolicyCounters {
                 }
             }
             for (place, count) in sums.into_iter().enumerate().filter(|(_, count)| *count > 0) {
-                let fate = FATES.get(place / MODES.len());
-                let (result, mode) = match fate {
-                    Some(fate) => (fate.name(), MODES[place % MODES.len()].name()),
+                let result = PermitResult::ALL.get(place / MODES.len());
+                let (result, mode) = match result {
+                    Some(result) => (result.name(), MODES[place % MODES.len()].name()),
                     None => ("error", "none"),
                 };
                 decisions.push(Decisions { policy: name.into(), wire, result, mode, count });
@@ -429,7 +445,11 @@ impl<'a> DecisionSource<'a> {
     }
 }
 
-impl Fate {
+impl PermitResult {
+    /// All of them, in the order of their declaration.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Allowed, Self::Held, Self::Shadowed, Self::Degraded, Self::Diverted, Self::Refused];
+
     /// The name in metrics and events.
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -55,7 +55,7 @@ pub(crate) struct DecisionEvent<'a> {
     pub(crate) wire: &'static str,
     pub(crate) policy: &'a str,
     #[serde(flatten)]
-    pub(crate) asked: AskedFields,
+    pub(crate) request: AskedFields,
     pub(crate) result: &'static str,
     #[serde(flatten)]
     pub(crate) decision: Option<DecisionFields<'a>>,
@@ -90,24 +90,28 @@ impl AskedFields {
             | Verb::Reserve { cost, .. }
             | Verb::AtMost { cost }
             | Verb::Acquire { cost, .. }
+            | Verb::Wait { cost, .. }
             | Verb::Peek { cost }
             | Verb::Refund { cost } => Some(cost.get()),
-            Verb::Reset | Verb::Release { .. } | Verb::Renew { .. } => None,
+            Verb::Reset | Verb::Release { .. } | Verb::Leave { .. } | Verb::Renew { .. } => None,
         };
         let max_wait_us = match &request.verb {
             Verb::Reserve { max_wait, .. } => Some(max_wait.get()),
             _ => None,
         };
         let permit = match &request.verb {
-            Verb::Acquire { permit, .. } | Verb::Release { permit } | Verb::Renew { permit } => {
-                Some(format!("{:032x}", permit.0))
-            }
+            Verb::Acquire { permit, .. }
+            | Verb::Wait { permit, .. }
+            | Verb::Leave { permit, .. }
+            | Verb::Release { permit }
+            | Verb::Renew { permit } => Some(format!("{:032x}", permit.0)),
             _ => None,
         };
         let (waits, hold_max_us) = match request.patience {
             Patience::None => (None, None),
             Patience::Policy => (Some("policy"), None),
             Patience::Gateway(hold_max) => (Some("gateway"), Some(hold_max.get())),
+            Patience::Permit(max_wait) => (Some("permit"), Some(max_wait.get())),
         };
         Self { verb: request.verb.name(), cost, max_wait_us, permit, waits, hold_max_us }
     }
@@ -129,12 +133,12 @@ pub(crate) struct DecisionFields<'a> {
 #[derive(Serialize)]
 struct EventRecord<'a> {
     #[serde(flatten)]
-    told: &'a DecisionEvent<'a>,
+    event: &'a DecisionEvent<'a>,
     /// `null`: the budget that all requests share.
     key: Option<String>,
     /// The key is shown in clear text, but is not UTF-8, so that `key` differs from it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    key_is_cut: bool,
+    #[serde(rename = "key_is_cut", skip_serializing_if = "std::ops::Not::not")]
+    key_differs: bool,
     /// Number of decisions that this event stands for.
     weight: u64,
 }
@@ -163,7 +167,7 @@ struct Watchers {
 }
 
 /// A client that watches, and its filter.
-struct Subscriber(Arc<Watchers>, EventFilter);
+struct Watcher(Arc<Watchers>, EventFilter);
 
 /// Numbers of events that were not sent, by policy and result.
 type SkippedEvents = HashMap<Box<str>, Vec<(&'static str, u64)>>;
@@ -202,18 +206,18 @@ impl Events {
     }
 
     /// Sends the decision on `key` to clients that want it, unless it is too soon for the next event.
-    pub(crate) fn publish(&self, told: &DecisionEvent<'_>, key: Option<&[u8]>) {
-        if !self.watchers.want(told.policy, told.result) {
+    pub(crate) fn publish(&self, made: &DecisionEvent<'_>, key: Option<&[u8]>) {
+        if !self.watchers.want(made.policy, made.result) {
             return;
         }
         let now = WallClock.now();
-        let taken = ALLOWANCE.with(|allowance| allowance.take(now, told.policy, told.result));
+        let taken = ALLOWANCE.with(|allowance| allowance.take(now, made.policy, made.result));
         let Some(weight) = taken else { return };
-        let key_is_cut = key.is_some_and(|key| !self.keys.shows_whole(key));
+        let key_differs = key.is_some_and(|key| !self.keys.shows_whole(key));
         let key = key.map(|key| self.shown_key(key));
-        let line = EventRecord { told, key, key_is_cut, weight };
+        let line = EventRecord { event: made, key, key_differs, weight };
         let json = serde_json::to_string(&line).expect("texts and numbers are always JSON");
-        let event = EncodedEvent { policy: told.policy.to_owned(), result: told.result, json };
+        let event = EncodedEvent { policy: made.policy.to_owned(), result: made.result, json };
         // An error means that no client watches any more.
         self.sender.send(Arc::new(event)).ok();
     }
@@ -225,15 +229,15 @@ impl Events {
         filter: EventFilter,
         stop: CancellationToken,
     ) -> Option<impl Stream<Item = String> + use<>> {
-        let watcher = Subscriber::enter(&self.watchers, filter)?;
+        let watcher = Watcher::enter(&self.watchers, filter)?;
         let watching = (self.sender.subscribe(), watcher, stop);
         Some(stream::unfold(watching, async |(mut receiver, watcher, stop)| {
-            let said = tokio::select! {
+            let line = tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,
-                said = next(&mut receiver, &watcher.1) => said?,
+                line = next(&mut receiver, &watcher.1) => line?,
             };
-            Some((said, (receiver, watcher, stop)))
+            Some((line, (receiver, watcher, stop)))
         }))
     }
 }
@@ -295,7 +299,7 @@ impl Watchers {
     }
 }
 
-impl Subscriber {
+impl Watcher {
     /// Adds a client that watches; `None` if there are too many already.
     fn enter(watchers: &Arc<Watchers>, filter: EventFilter) -> Option<Self> {
         let mut filters = watchers.filters.write().unwrap_or_else(PoisonError::into_inner);
@@ -308,7 +312,7 @@ impl Subscriber {
     }
 }
 
-impl Drop for Subscriber {
+impl Drop for Watcher {
     fn drop(&mut self) {
         let Self(watchers, own) = self;
         let mut filters = watchers.filters.write().unwrap_or_else(PoisonError::into_inner);
@@ -368,19 +372,19 @@ mod tests {
 
     use super::*;
     use crate::config::KeyFormat;
-    use crate::telemetry::counts::Fate;
+    use crate::telemetry::counts::PermitResult;
 
     fn events(format: KeyFormat) -> Events {
         Events::new(Arc::new(KeyWriter::new(format)))
     }
 
-    fn told<'a>(policy: &'a str, result: &'static str) -> DecisionEvent<'a> {
-        let asked = AskedFields { verb: "check", ..AskedFields::default() };
-        DecisionEvent { at_us: 0, wire: "http", policy, asked, result, decision: None }
+    fn made<'a>(policy: &'a str, result: &'static str) -> DecisionEvent<'a> {
+        let request = AskedFields { verb: "check", ..AskedFields::default() };
+        DecisionEvent { at_us: 0, wire: "http", policy, request, result, decision: None }
     }
 
-    fn data(said: &str) -> Value {
-        let json = said.strip_prefix("data: ").expect("an event");
+    fn data(text: &str) -> Value {
+        let json = text.strip_prefix("data: ").expect("an event");
         serde_json::from_str(json).expect("JSON")
     }
 
@@ -422,15 +426,7 @@ mod tests {
     #[test]
     fn a_result_that_no_event_has_is_an_error_that_names_the_results() {
         let check = |result: &str| EventFilter::new("p".into(), Some(result.into())).check();
-        let fates = [
-            Fate::Allowed,
-            Fate::Held,
-            Fate::Shadowed,
-            Fate::Degraded,
-            Fate::Diverted,
-            Fate::Refused,
-        ];
-        for result in fates.map(Fate::name).into_iter().chain(["error"]) {
+        for result in PermitResult::ALL.map(PermitResult::name).into_iter().chain(["error"]) {
             assert_eq!(check(result), Ok(()), "{result}");
         }
         let known = "expected allowed, held, shadowed, degraded, diverted, refused, error";
@@ -444,9 +440,9 @@ mod tests {
         let filter = EventFilter { policy: Some("calm".into()), result: None };
         let mut watching = pin!(events.watch(filter, CancellationToken::new()).unwrap());
         for _ in 0..10 * PER_SECOND {
-            events.publish(&told("busy", "refused"), None);
+            events.publish(&made("busy", "refused"), None);
         }
-        events.publish(&told("calm", "refused"), None);
+        events.publish(&made("calm", "refused"), None);
         assert_eq!(data(&watching.next().await.unwrap())["weight"], 1);
     }
 
@@ -457,7 +453,7 @@ mod tests {
             let mut watching =
                 pin!(events.watch(EventFilter::default(), CancellationToken::new()).unwrap());
             for key in [b"alice", b"alice"] {
-                events.publish(&told("p", "allowed"), Some(key));
+                events.publish(&made("p", "allowed"), Some(key));
             }
             let first = data(&watching.next().await.unwrap());
             let second = data(&watching.next().await.unwrap());
@@ -473,10 +469,10 @@ mod tests {
         let filter = EventFilter { policy: Some("p".into()), result: Some("refused".into()) };
         let mut watching = pin!(events.watch(filter, CancellationToken::new()).unwrap());
         for (policy, result) in [("q", "refused"), ("p", "allowed"), ("p", "refused")] {
-            events.publish(&told(policy, result), None);
+            events.publish(&made(policy, result), None);
         }
-        let said = data(&watching.next().await.unwrap());
-        assert_eq!((&said["policy"], &said["result"]), (&"p".into(), &"refused".into()));
+        let event = data(&watching.next().await.unwrap());
+        assert_eq!((&event["policy"], &event["result"]), (&"p".into(), &"refused".into()));
         let event = EncodedEvent { policy: "p".into(), result: "refused", json: String::new() };
         let event = Arc::new(event);
         for _ in 0..WAITING_MAX + 7 {

@@ -20,6 +20,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluicegate_control::traffic::{Bucket, Counts, OTHER, PolicyCounts, RESULTS, Step};
 use tokio::sync::watch;
 
+use super::counts::PolicyTotal;
+
 /// Maximum number of policies with rings of their own: 23 MB. The one that was busy least recently
 /// makes room for another, and its counts join `(other)`.
 const HISTORY_POLICIES_MAX: usize = 1_000;
@@ -31,7 +33,7 @@ pub(crate) const WATCHED_MAX: usize = 64;
 pub(crate) const SECONDS: usize = 120;
 
 /// Counts of a bucket. No policy has four billion decisions in five minutes.
-type Slot = [u32; RESULTS.len()];
+type SlotCounts = [u32; RESULTS.len()];
 
 /// The history of a server.
 #[derive(Debug)]
@@ -64,14 +66,14 @@ struct Series {
     /// The last second in which it had traffic.
     busy_at: i64,
     /// Buckets of 10 s and behind them those of 5 min; `None`: it had no traffic, or made room.
-    slots: Option<Box<[Slot]>>,
+    slots: Option<Box<[SlotCounts]>>,
 }
 
 /// The seconds of a policy that clients watch.
 #[derive(Debug)]
 struct Watched {
     watchers: usize,
-    slots: Box<[Slot]>,
+    slots: Box<[SlotCounts]>,
 }
 
 impl Default for TrafficHistory {
@@ -83,7 +85,7 @@ impl Default for TrafficHistory {
 
 impl TrafficHistory {
     /// Records the decisions until `until_ms` since 1970: `totals` has the counters of each policy.
-    pub(super) fn record(&self, until_ms: i64, totals: &[(Box<str>, Counts)]) {
+    pub(super) fn record(&self, until_ms: i64, totals: &[PolicyTotal]) {
         let second = self.rings().record(until_ms, totals);
         self.second.send_replace(Some(second));
     }
@@ -163,11 +165,11 @@ impl TrafficHistory {
 
 impl Rings {
     /// Records the results until `until_ms` as those of the second before. Returns that second.
-    fn record(&mut self, until_ms: i64, totals: &[(Box<str>, Counts)]) -> i64 {
+    fn record(&mut self, until_ms: i64, totals: &[PolicyTotal]) -> i64 {
         let second = until_ms.div_euclid(1_000) - 1;
         let second = self.seconds.map_or(second, |(_, last)| second.max(last));
         self.advance(second);
-        for (policy, total) in totals {
+        for PolicyTotal { policy, counts: total } in totals {
             let series = match self.policies.get_mut(policy) {
                 Some(series) => series,
                 None => self.policies.entry(policy.clone()).or_default(),
@@ -200,7 +202,7 @@ impl Rings {
         self.seconds = Some((begun, second));
         for begins in (last + 1..=second).rev().take(SECONDS) {
             for watched in self.watched.values_mut() {
-                watched.slots[place(begins, SECONDS)] = Slot::default();
+                watched.slots[place(begins, SECONDS)] = SlotCounts::default();
             }
         }
         for step in Step::ALL {
@@ -209,7 +211,7 @@ impl Rings {
             for bucket in (begin(last) + 1..=begin(second)).rev().take(step.buckets()) {
                 let place = slot(step, bucket * each);
                 for slots in self.policies.values_mut().filter_map(|of| of.slots.as_mut()) {
-                    slots[place] = Slot::default();
+                    slots[place] = SlotCounts::default();
                 }
             }
         }
@@ -264,7 +266,7 @@ impl Rings {
             return false;
         }
         for policy in policies {
-            let slots = || vec![Slot::default(); SECONDS].into();
+            let slots = || vec![SlotCounts::default(); SECONDS].into();
             let new = || Watched { watchers: 0, slots: slots() };
             self.watched.entry(policy.as_str().into()).or_insert_with(new).watchers += 1;
         }
@@ -282,9 +284,9 @@ impl Rings {
     }
 }
 
-fn empty() -> Box<[Slot]> {
+fn empty() -> Box<[SlotCounts]> {
     let buckets = Step::ALL.map(Step::buckets).iter().sum();
-    vec![Slot::default(); buckets].into()
+    vec![SlotCounts::default(); buckets].into()
 }
 
 /// The place of the bucket of `step` that contains `second`.
@@ -298,13 +300,13 @@ fn place(number: i64, len: usize) -> usize {
     usize::try_from(number.rem_euclid(len)).expect("it is below the length")
 }
 
-fn add(slot: &mut Slot, counts: &Counts) {
+fn add(slot: &mut SlotCounts, counts: &Counts) {
     for (count, more) in slot.iter_mut().zip(counts.0) {
         *count = count.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
     }
 }
 
-fn counts(slot: &Slot) -> Counts {
+fn counts(slot: &SlotCounts) -> Counts {
     Counts(slot.map(u64::from))
 }
 
@@ -317,8 +319,12 @@ mod tests {
 
     const BEGIN: i64 = 1_800_000_000;
 
-    fn totals(of: &[(&str, u64)]) -> Vec<(Box<str>, Counts)> {
-        of.iter().map(|(name, count)| ((*name).into(), refused(*count))).collect()
+    fn totals(of: &[(&str, u64)]) -> Vec<PolicyTotal> {
+        let total = |(policy, count): &(&str, u64)| PolicyTotal {
+            policy: (*policy).into(),
+            counts: refused(*count),
+        };
+        of.iter().map(total).collect()
     }
 
     fn refused(count: u64) -> Counts {
@@ -393,9 +399,10 @@ mod tests {
         let mut rings = Rings::default();
         let name = |number: usize| Box::<str>::from(format!("p{number}"));
         let more = HISTORY_POLICIES_MAX + 200;
-        let mut all_totals: Vec<_> = (0..more).map(|at| (name(at), refused(0))).collect();
+        let mut all_totals: Vec<_> =
+            (0..more).map(|at| PolicyTotal { policy: name(at), counts: refused(0) }).collect();
         for (second, (at, busy)) in (1_i64..).zip((0..more).map(|at| (at, refused(2)))) {
-            all_totals[at].1 = busy;
+            all_totals[at].counts = busy;
             rings.record((BEGIN + second) * 1_000, &all_totals);
         }
         rings.record((BEGIN + 1_500) * 1_000, &all_totals);
@@ -410,7 +417,7 @@ mod tests {
         assert_eq!(with_slots, HISTORY_POLICIES_MAX + 1);
 
         // Of policies that are all busy at the same time none pushes out another.
-        for (_, counts) in &mut all_totals {
+        for PolicyTotal { counts, .. } in &mut all_totals {
             counts.add(&refused(1));
         }
         rings.record((BEGIN + 1_501) * 1_000, &all_totals);
@@ -440,23 +447,25 @@ mod tests {
             let mut counters = vec![Counts::default(); 6];
             let mut truth = counters.clone();
             let name = |at: usize| format!("p{at}");
-            let said = |counters: &[Counts]| {
-                let said = counters.iter().enumerate();
-                said.map(|(at, counts)| (name(at).into(), *counts)).collect::<Vec<_>>()
+            let totals = |counters: &[Counts]| {
+                let total = |(at, counts): (_, &Counts)| {
+                    PolicyTotal { policy: name(at).into(), counts: *counts }
+                };
+                counters.iter().enumerate().map(total).collect::<Vec<_>>()
             };
             for (span, policy, result, count, begins_anew) in walk {
                 if begins_anew {
                     // What was counted since the last look is gone with the counters.
                     counters.fill(Counts::default());
-                    rings.record(now, &said(&counters));
+                    rings.record(now, &totals(&counters));
                 }
                 counters[policy].0[result] += count;
                 truth[policy].0[result] += count;
                 now += span;
-                rings.record(now, &said(&counters));
+                rings.record(now, &totals(&counters));
             }
             // All buckets end.
-            rings.record(now + 600_000, &said(&counters));
+            rings.record(now + 600_000, &totals(&counters));
             for (at, truth) in truth.iter().enumerate() {
                 for step in Step::ALL {
                     prop_assert_eq!(sum(&all(&rings, step), Some(&name(at))), *truth);

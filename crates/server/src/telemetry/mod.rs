@@ -32,7 +32,7 @@ pub(crate) use counts::DecisionSource;
 #[cfg(test)]
 use counts::Decisions;
 pub(crate) use counts::POLICIES_COUNTED_MAX;
-use counts::{Fate, ServerCounters};
+use counts::{CountedDecision, PermitResult, ServerCounters};
 use events::{AskedFields, DecisionEvent, DecisionFields};
 pub(crate) use events::{EventFilter, Events};
 pub(crate) use history::{SECONDS, TrafficHistory};
@@ -131,18 +131,18 @@ impl Telemetry {
 
     /// Records a decision that was made, or that could not be made.
     #[inline]
-    pub(crate) fn observe(&self, seen: &ObservedDecision<'_>, begun: DecisionTimer) {
-        let ObservedDecision { wire, request, .. } = *seen;
+    pub(crate) fn observe(&self, observed: &ObservedDecision<'_>, begun: DecisionTimer) {
+        let ObservedDecision { wire, request, .. } = *observed;
         if let DecisionTimer(Some(begun)) = begun {
-            let held = seen.decided.map_or(Micros::ZERO, |admission| admission.held);
+            let held = observed.decided.map_or(Micros::ZERO, |admission| admission.held);
             self.counts.took(wire, begun.elapsed().saturating_sub(held.into()));
         }
         if self.events.are_watched() {
-            self.publish(seen);
+            self.publish(observed);
         }
-        match seen.decided {
+        match observed.decided {
             Err(error) => {
-                self.counts.failed(wire, seen.subject(), error);
+                self.counts.failed(wire, observed.subject(), error);
                 match error {
                     DecideError::UnknownPolicy(name) => {
                         self.log_not_decided(
@@ -168,7 +168,13 @@ impl Telemetry {
                 // a key.
                 let is_over = *way != Disposition::Allowed && answer.mode != Mode::Shed;
                 let refused = is_over.then_some(request.key);
-                self.counts.decided((wire, seen.subject()), fate, answer.mode, refused);
+                self.counts.decided(CountedDecision {
+                    wire,
+                    subject: observed.subject(),
+                    fate,
+                    mode: answer.mode,
+                    refused_key: refused,
+                });
             }
         }
     }
@@ -190,9 +196,9 @@ impl Telemetry {
     }
 
     #[cold]
-    fn publish(&self, seen: &ObservedDecision<'_>) {
-        let ObservedDecision { wire, now, request, decided } = *seen;
-        let policy = seen.subject().name();
+    fn publish(&self, observed: &ObservedDecision<'_>) {
+        let ObservedDecision { wire, now, request, decided } = *observed;
+        let policy = observed.subject().name();
         let result =
             decided.map_or("error", |admission| result_name(&admission.way, admission.held));
         let decision = decided.ok().map(|Admission { answer, way: _, held }| DecisionFields {
@@ -203,10 +209,16 @@ impl Telemetry {
             retry_after_us: answer.decision.retry_after().map(Micros::get),
             held_us: held.get(),
         });
-        let asked = AskedFields::of(request);
-        let told =
-            DecisionEvent { at_us: now.get(), wire: wire.name(), policy, asked, result, decision };
-        self.events.publish(&told, request.key);
+        let fields = AskedFields::of(request);
+        let event = DecisionEvent {
+            at_us: now.get(),
+            wire: wire.name(),
+            policy,
+            request: fields,
+            result,
+            decision,
+        };
+        self.events.publish(&event, request.key);
     }
 
     /// The keys of `policy` that were refused most; `None` if nothing is counted under this name.
@@ -319,14 +331,14 @@ pub(crate) fn result_name(way: &Disposition, held: Micros) -> &'static str {
     fate(way, held).name()
 }
 
-fn fate(way: &Disposition, held: Micros) -> Fate {
+fn fate(way: &Disposition, held: Micros) -> PermitResult {
     match way {
-        Disposition::Allowed if held > Micros::ZERO => Fate::Held,
-        Disposition::Allowed => Fate::Allowed,
-        Disposition::Refused => Fate::Refused,
-        Disposition::Degraded(_) => Fate::Degraded,
-        Disposition::Diverted(_) => Fate::Diverted,
-        Disposition::Shadowed => Fate::Shadowed,
+        Disposition::Allowed if held > Micros::ZERO => PermitResult::Held,
+        Disposition::Allowed => PermitResult::Allowed,
+        Disposition::Refused => PermitResult::Refused,
+        Disposition::Degraded(_) => PermitResult::Degraded,
+        Disposition::Diverted(_) => PermitResult::Diverted,
+        Disposition::Shadowed => PermitResult::Shadowed,
     }
 }
 

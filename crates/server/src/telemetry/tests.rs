@@ -99,9 +99,9 @@ fn a_permit_that_passes_in_the_shadow_is_counted_as_shadowed() {
     let expected = [("seen http allowed store", 1), ("seen http shadowed store", 2)];
     assert_eq!(counted(&engine), is(&expected));
     let totals = engine.telemetry().counts.totals();
-    let seen = totals.iter().find(|(policy, _)| **policy == *"seen");
+    let total = totals.iter().find(|total| *total.policy == *"seen");
     // In the order of the results: allowed, held, shadowed, degraded, diverted, refused.
-    assert_eq!(seen.map(|(_, counts)| counts.0[..6].to_vec()), Some(vec![1, 0, 2, 0, 0, 0]));
+    assert_eq!(total.map(|total| total.counts.0[..6].to_vec()), Some(vec![1, 0, 2, 0, 0, 0]));
 }
 
 #[test]
@@ -220,12 +220,13 @@ fn further_policies_than_are_counted_alone_are_counted_together() {
     let names: Vec<_> = (0..POLICIES_COUNTED_MAX + 2).map(|number| format!("p{number}")).collect();
     counts.follow(names.iter().map(String::as_str));
     for name in &names {
-        counts.decided(
-            (Wire::Http, DecisionSource::Policy(name)),
-            Fate::Allowed,
-            sluicegate::Mode::Store,
-            None,
-        );
+        counts.decided(CountedDecision {
+            wire: Wire::Http,
+            subject: DecisionSource::Policy(name),
+            fate: PermitResult::Allowed,
+            mode: sluicegate::Mode::Store,
+            refused_key: None,
+        });
     }
     let decisions = counts.decisions();
     assert_eq!(decisions.len(), POLICIES_COUNTED_MAX + 1);
@@ -239,25 +240,25 @@ fn what_met_an_overload_is_none_of_what_a_limit_said() {
         ["p"].into_iter(),
         Arc::new(KeyWriter::new(KeyFormat::Hashed)),
     );
-    let of_p = (Wire::Http, DecisionSource::Policy("p"));
+    let (wire, subject) = (Wire::Http, DecisionSource::Policy("p"));
     for (fate, mode) in [
-        (Fate::Refused, Mode::Store),
-        (Fate::Refused, Mode::Deny),
-        (Fate::Refused, Mode::Shed),
-        (Fate::Shadowed, Mode::Shed),
-        (Fate::Allowed, Mode::Local),
+        (PermitResult::Refused, Mode::Store),
+        (PermitResult::Refused, Mode::Deny),
+        (PermitResult::Refused, Mode::Shed),
+        (PermitResult::Shadowed, Mode::Shed),
+        (PermitResult::Allowed, Mode::Local),
     ] {
-        counts.decided(of_p, fate, mode, None);
+        counts.decided(CountedDecision { wire, subject, fate, mode, refused_key: None });
     }
     let totals = counts.totals();
-    let (_, total) = totals.iter().find(|(name, _)| &**name == "p").expect("it is counted");
-    let by_name: BTreeMap<_, _> = RESULTS.into_iter().zip(total.0).collect();
+    let total = totals.iter().find(|total| &*total.policy == "p").expect("it is counted");
+    let by_name: BTreeMap<_, _> = RESULTS.into_iter().zip(total.counts.0).collect();
     let expected = [("allowed", 1), ("refused", 2), ("without_store", 2), ("shed", 2)];
     assert_eq!(
         by_name.into_iter().filter(|(_, count)| *count > 0).collect::<BTreeMap<_, _>>(),
         expected.into()
     );
-    assert_eq!((total.decided(), total.over_the_limit()), (5, 2));
+    assert_eq!((total.counts.decided(), total.counts.over_the_limit()), (5, 2));
     // Metrics go on as they were.
     let shed: Vec<_> = counts.decisions().into_iter().filter(|of| of.mode == "shed").collect();
     assert_eq!(shed.iter().map(|of| of.result).collect::<Vec<_>>(), ["shadowed", "refused"]);

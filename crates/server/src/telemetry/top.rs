@@ -172,13 +172,21 @@ impl Sketch {
         self.counters.iter().map(|counter| counter.count).min().unwrap_or_default()
     }
 
-    /// A copy for look-ups by hash, and the most refusals of other keys.
-    fn sorted(&self) -> (u64, Vec<(u64, KeyCounter)>) {
+    /// A copy for look-ups by hash.
+    fn sorted(&self) -> SortedSketch {
         let mut sorted: Vec<_> =
             self.hashes.iter().copied().zip(self.counters.iter().cloned()).collect();
         sorted.sort_unstable_by_key(|(hash, _)| *hash);
-        (self.least(), sorted)
+        SortedSketch { least: self.least(), sorted }
     }
+}
+
+/// A copy of a sketch.
+struct SortedSketch {
+    /// The most refusals of other keys.
+    least: u64,
+    /// The counters by the hashes of their keys.
+    sorted: Vec<(u64, KeyCounter)>,
 }
 
 impl KeyCounter {
@@ -197,14 +205,14 @@ impl KeyCounter {
 }
 
 /// Joins the keys of these sketches: a sketch without a key adds as much as it may have missed.
-fn joined(sketches: &[(u64, Vec<(u64, KeyCounter)>)]) -> Vec<Top> {
+fn joined(sketches: &[SortedSketch]) -> Vec<Top> {
     let mut hashes: Vec<u64> =
-        sketches.iter().flat_map(|(_, sorted)| sorted.iter().map(|(hash, _)| *hash)).collect();
+        sketches.iter().flat_map(|sketch| sketch.sorted.iter().map(|(hash, _)| *hash)).collect();
     hashes.sort_unstable();
     hashes.dedup();
     let of_hash = |hash: &u64| {
         let (mut name, mut count, mut error) = (None, 0, 0);
-        for (least, sorted) in sketches {
+        for SortedSketch { least, sorted } in sketches {
             match sorted.binary_search_by_key(hash, |(hash, _)| *hash) {
                 Ok(place) => {
                     let (_, counter) = &sorted[place];
