@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use sluicegate::{Micros, Request, Verb};
 use sluicegate_control::Scope;
+use sluicegate_control::catalog::TokenUse;
 use sluicegate_control::node::{CachedToken, Tokens};
 
 use crate::config::{Listen, TokensRequired};
@@ -31,7 +32,7 @@ const USED_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     /// The tokens of the catalog. `None`: there is no catalog, and requests name their app themselves.
-    known: Option<TokenRegistry>,
+    registry: Option<TokenRegistry>,
     /// The apps of requests that send no token and name no app, by wire.
     apps: [Option<Arc<str>>; Wire::ALL.len()],
     /// The tokens of files, by wire: without a catalog.
@@ -48,8 +49,8 @@ struct TokenRegistry {
     tokens: ArcSwap<Tokens>,
     /// Number of times the tokens were set. A token that was looked up in this generation is not looked up again.
     generation: AtomicU64,
-    /// Uses of removed tokens that were not reported yet: ids, with times in ms since 1970.
-    left: Mutex<Vec<(String, i64)>>,
+    /// Uses of removed tokens that were not reported yet.
+    left: Mutex<Vec<TokenUse>>,
 }
 
 /// Authentication on one address.
@@ -130,10 +131,10 @@ impl Authenticator {
         }))
     }
 
-    fn new(known: Option<TokenRegistry>) -> Self {
+    fn new(registry: Option<TokenRegistry>) -> Self {
         let (apps, files) = Default::default();
         let verbs = [Verbs::default(); Wire::ALL.len()];
-        Self { known, apps, files, verbs, refused: Default::default() }
+        Self { registry, apps, files, verbs, refused: Default::default() }
     }
 
     /// Sets the app of requests over `wire` that send no token and name no app.
@@ -156,24 +157,24 @@ impl Authenticator {
 
     /// Makes `tokens` the only valid tokens. Without a catalog, does nothing.
     pub(crate) fn set(&self, tokens: Arc<Tokens>) {
-        let Some(known) = &self.known else { return };
-        let before = known.tokens.swap(tokens);
+        let Some(registry) = &self.registry else { return };
+        let before = registry.tokens.swap(tokens);
         // After the tokens: a reader of the new number sees the new tokens.
-        known.generation.fetch_add(1, Ordering::Release);
-        let tokens = known.tokens.load();
+        registry.generation.fetch_add(1, Ordering::Release);
+        let tokens = registry.tokens.load();
         let gone = before.used(USED_MAX, |token| tokens.same(token).is_none());
-        let mut left = known.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = registry.left.lock().unwrap_or_else(PoisonError::into_inner);
         let room = USED_MAX - left.len();
         left.extend(gone.into_iter().take(room));
     }
 
-    /// Returns the ids of tokens that were used since the last call, with the times of use (ms since
-    /// 1970, to within a minute). The next call returns those for which there was no room.
-    pub(crate) fn used(&self) -> Vec<(String, i64)> {
-        let Some(known) = &self.known else { return Vec::new() };
-        let left = std::mem::take(&mut *known.left.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Returns the uses of tokens since the last call, to within a minute. The next call returns those for which there was no room.
+    pub(crate) fn used(&self) -> Vec<TokenUse> {
+        let Some(registry) = &self.registry else { return Vec::new() };
+        let left =
+            std::mem::take(&mut *registry.left.lock().unwrap_or_else(PoisonError::into_inner));
         let room = USED_MAX - left.len();
-        left.into_iter().chain(known.tokens.load().used(room, |_| true)).collect()
+        left.into_iter().chain(registry.tokens.load().used(room, |_| true)).collect()
     }
 
     /// Returns the authentication on `address`. An unknown address counts as one that other machines can reach.
@@ -182,7 +183,7 @@ impl Authenticator {
         wire: Wire,
         address: Option<&Listen>,
     ) -> ListenerAuth {
-        let requires = match self.known.as_ref().map(|known| known.required) {
+        let requires = match self.registry.as_ref().map(|registry| registry.required) {
             None | Some(TokensRequired::Never) => false,
             Some(TokensRequired::Always) => true,
             Some(TokensRequired::Remote) => !address.is_some_and(Listen::is_local),
@@ -203,7 +204,7 @@ impl Authenticator {
 impl ListenerAuth {
     /// Returns whether tokens of a catalog are checked.
     pub(crate) fn has_tokens(&self) -> bool {
-        self.authenticator.known.is_some()
+        self.authenticator.registry.is_some()
     }
 
     /// Returns whether requests without a token are refused.
@@ -225,10 +226,10 @@ impl ListenerAuth {
             let secret = secret.ok_or(CallerError::Missing)?;
             return file.has(secret).then(|| self.believed()).ok_or(CallerError::Unknown);
         }
-        let Some(known) = &self.authenticator.known else { return Ok(self.believed()) };
+        let Some(registry) = &self.authenticator.registry else { return Ok(self.believed()) };
         match secret {
             Some(secret) => {
-                Ok(Caller { identity: known.identity(secret, at())?, verbs: self.verbs })
+                Ok(Caller { identity: registry.identity(secret, at())?, verbs: self.verbs })
             }
             None if self.requires => Err(CallerError::Missing),
             None => Ok(self.believed()),
@@ -247,14 +248,14 @@ impl ListenerAuth {
     /// [`CallerError`]: the token was revoked, or has ended.
     #[inline]
     pub(crate) fn revalidate(&self, caller: &mut Caller, at: Micros) -> Result<(), CallerError> {
-        let (Some(known), Identity::Token(token, seen)) =
-            (&self.authenticator.known, &mut caller.identity)
+        let (Some(registry), Identity::Token(token, seen)) =
+            (&self.authenticator.registry, &mut caller.identity)
         else {
             return Ok(());
         };
-        let generation = known.generation.load(Ordering::Acquire);
+        let generation = registry.generation.load(Ordering::Acquire);
         if generation != *seen {
-            let tokens = known.tokens.load();
+            let tokens = registry.tokens.load();
             *token = Arc::clone(tokens.same(token).ok_or(CallerError::Unknown)?);
             *seen = generation;
         }
@@ -393,6 +394,8 @@ pub(crate) const fn scope_of(verb: &Verb) -> Scope {
         | Verb::AtMost { .. }
         | Verb::Peek { .. }
         | Verb::Acquire { .. }
+        | Verb::Wait { .. }
+        | Verb::Leave { .. }
         | Verb::Renew { .. }
         | Verb::Release { .. } => Scope::Check,
     }

@@ -99,7 +99,11 @@ impl<S: Store + 'static> ServerEngine<S> {
                 }
             }
         };
-        tokio::join!(paying, self.telemetry().run(stop));
+        let running = async { tokio::join!(paying, self.telemetry().run(stop)) };
+        tokio::select! {
+            _ = running => {}
+            () = self.engine.pass_calls() => {}
+        }
     }
 
     /// Keeps the leases of hot keys, in a task that ends after [`return_leases`](Self::return_leases); at once

@@ -2,7 +2,8 @@
 //!
 //! A line is about the server and never about one request, so no key is in any. Text of others (paths,
 //! errors in a document) has its control characters escaped, so that it cannot begin a line of its own.
-//! Libraries log from warnings on only: below that they repeat what clients send.
+//! The configured level is that of this crate and the catalog's. All others log warnings and errors at most: below that, libraries repeat
+//! what clients send. `h2` logs nothing, since its warnings do so too.
 
 use std::fmt;
 use std::io;
@@ -53,6 +54,9 @@ pub(crate) enum LogLevel {
     Debug,
 }
 
+/// The crate of the catalog, which logs when its database takes changes again.
+const CATALOG: &str = "sluicegate_control";
+
 /// A library that logs a warning for each thing that clients do wrong: an attacker could fill the log.
 const ABOUT_CLIENTS: &str = "h2";
 
@@ -100,8 +104,9 @@ where
 {
     let level = LevelFilter::from(level);
     let others = level.min(LevelFilter::WARN);
-    let said = Targets::new()
+    let targets = Targets::new()
         .with_target(env!("CARGO_CRATE_NAME"), level)
+        .with_target(CATALOG, level)
         .with_target(ABOUT_CLIENTS, LevelFilter::OFF)
         .with_default(others);
     let lines = layer().with_writer(writer).log_internal_errors(false);
@@ -111,7 +116,7 @@ where
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
     }
-    .with_filter(said)
+    .with_filter(targets)
 }
 
 /// An event on one line: time, level, message, fields.
@@ -144,14 +149,14 @@ where
 
 impl Visit for LoggedFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let Self(said) = self;
-        if !said.is_empty() {
-            said.push(' ');
+        let Self(text) = self;
+        if !text.is_empty() {
+            text.push(' ');
         }
         if field.name() != "message" {
-            *said += &format!("{}=", field.name());
+            *text += &format!("{}=", field.name());
         }
-        *said += &format!("{value:?}");
+        *text += &format!("{value:?}");
     }
 }
 
@@ -190,7 +195,7 @@ mod tests {
     }
 
     /// The text that `say` logs in this format and at this level.
-    fn said(format: LogFormat, level: LogLevel, say: impl FnOnce()) -> String {
+    fn logged(format: LogFormat, level: LogLevel, say: impl FnOnce()) -> String {
         let page = Page::default();
         let writer = page.clone();
         let lines = lines(format, level, Time::Omit, move || writer.clone());
@@ -203,7 +208,7 @@ mod tests {
 
     #[test]
     fn text_is_level_and_message_and_nobody_writes_lines_of_their_own() {
-        let text = said(LogFormat::Text, LogLevel::Info, || {
+        let text = logged(LogFormat::Text, LogLevel::Info, || {
             tracing::info!("policies: version 2 is loaded");
             tracing::warn!("policies: {INJECTED}");
         });
@@ -215,7 +220,8 @@ mod tests {
 
     #[test]
     fn json_is_one_object_a_line_whatever_is_said() {
-        let text = said(LogFormat::Json, LogLevel::Info, || tracing::warn!("policies: {INJECTED}"));
+        let text =
+            logged(LogFormat::Json, LogLevel::Info, || tracing::warn!("policies: {INJECTED}"));
         let line: Value = serde_json::from_str(text.trim_end()).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         assert!(!text.contains('\u{1b}'), "{text}");
@@ -226,14 +232,15 @@ mod tests {
 
     #[test]
     fn only_warnings_of_others_are_told_however_much_is_wanted() {
-        let text = said(LogFormat::Text, LogLevel::Debug, || {
+        let text = logged(LogFormat::Text, LogLevel::Debug, || {
             tracing::debug!("ours");
+            tracing::info!(target: "sluicegate_control::db", "the catalog's");
             tracing::info!(target: "tonic", "header=secret");
             tracing::warn!(target: "tonic", "careful");
             tracing::warn!(target: "h2", "a client does what it should not");
         });
-        assert_eq!(text, "DEBUG ours\n WARN careful\n");
-        assert_eq!(said(LogFormat::Text, LogLevel::Off, || tracing::error!("ours")), "");
-        assert_eq!(said(LogFormat::Text, LogLevel::Warn, || tracing::info!("ours")), "");
+        assert_eq!(text, "DEBUG ours\n INFO the catalog's\n WARN careful\n");
+        assert_eq!(logged(LogFormat::Text, LogLevel::Off, || tracing::error!("ours")), "");
+        assert_eq!(logged(LogFormat::Text, LogLevel::Warn, || tracing::info!("ours")), "");
     }
 }

@@ -184,7 +184,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     wire::log_few_files(&bound);
     // The reader of standard output may have closed it; the server serves all the same.
     let source = config.policies.path.as_deref().filter(|_| following.is_none());
-    greet(&engine.policies(), (following.is_some(), source), &bound).ok();
+    greet(&engine.policies(), following.is_some(), source, &bound).ok();
     let has_files = live.policy_files().is_some();
     let programs = for_programs(config.store.publish, following.is_some(), has_files);
     log_start(&engine, &bound, programs)?;
@@ -362,9 +362,9 @@ async fn answer(
 ) -> Result<()> {
     let ServerContext { engine, live, authenticator, admin_api, limits, leaving, stop, .. } =
         context;
-    let told = Subscribers { engine, live, authenticator, admin_api, leaving, stop };
+    let subscribers = Subscribers { engine, live, authenticator, admin_api, leaving, stop };
     if let Some(following) = &following {
-        following.open_admin_api(told).await;
+        following.open_admin_api(subscribers).await;
     }
     let kept = async {
         if let Some(snapshots) = &context.snapshots {
@@ -373,7 +373,7 @@ async fn answer(
     };
     let followed = async {
         let following = following?;
-        Some(following.run(told, context.publish, stop).await)
+        Some(following.run(subscribers, context.publish, stop).await)
     };
     let published = async {
         if context.publish
@@ -510,7 +510,8 @@ fn no_policies(of_catalog: bool, source: Option<&Path>) -> String {
 /// Prints the listen addresses, and commands that work now. Policies come from a catalog, or from files at a path.
 fn greet(
     policies: &PolicySet,
-    (of_catalog, source): (bool, Option<&Path>),
+    of_catalog: bool,
+    source: Option<&Path>,
     bound: &[Bound],
 ) -> io::Result<()> {
     let mut out = io::stdout().lock();

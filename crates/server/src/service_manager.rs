@@ -98,11 +98,11 @@ mod tests {
     fn signs_of_life_are_for_the_process_that_they_are_asked_of() {
         let socket = ("NOTIFY_SOCKET", "@sluicegate-nobody");
         let second = Some(Duration::from_secs(1));
-        let asked = ("WATCHDOG_USEC", "2000000");
-        assert_eq!(alive_every(&[socket, asked]), second);
-        assert_eq!(alive_every(&[socket, asked, ("WATCHDOG_PID", "7")]), second);
-        assert_eq!(alive_every(&[socket, asked, ("WATCHDOG_PID", "8")]), None);
+        let watchdog = ("WATCHDOG_USEC", "2000000");
+        assert_eq!(alive_every(&[socket, watchdog]), second);
+        assert_eq!(alive_every(&[socket, watchdog, ("WATCHDOG_PID", "7")]), second);
+        assert_eq!(alive_every(&[socket, watchdog, ("WATCHDOG_PID", "8")]), None);
         assert_eq!(alive_every(&[socket, ("WATCHDOG_USEC", "0")]), None);
-        assert_eq!(alive_every(&[asked]), None);
+        assert_eq!(alive_every(&[watchdog]), None);
     }
 }

@@ -16,12 +16,12 @@ use sluicegate::internals::store::redis::{
     Fleet, FleetPresence, Publication, PublishError, PublishOutcome, RedisError, Revisions, Stats,
 };
 use sluicegate::internals::store::{
-    Debt, Executed, Permits, Store, StoreAnswer, StoreRequest, Verdict,
+    Debt, Executed, Permits, PolicyKey, RequestAt, Store, StoreAnswer, StoreRequest, Verdict,
 };
 use sluicegate::store::redis::{RedisConfig, RedisStore};
 use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{LeaseReply, Micros, Moment};
+use sluicegate_kernel::{Called, LeaseReply, Micros, Moment};
 
 use crate::config::TimeSource;
 use crate::histogram::{Histogram, Spans};
@@ -113,7 +113,7 @@ impl Store for AnyStore {
         at: &Moment<'_>,
     ) -> Result<StoreAnswer, StoreError> {
         match self {
-            Self::Memory(store) => Ok(store.decide_now(request, at)?.into()),
+            Self::Memory(store) => store.decide(request, at).await,
             Self::Redis(redis) => {
                 let begun = StoreTimer::now();
                 let decided = match trace::within() {
@@ -127,15 +127,15 @@ impl Store for AnyStore {
 
     async fn decide_each(
         &self,
-        requests: &[(StoreRequest<'_>, Moment<'_>)],
-        said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
+        requests: &[RequestAt<'_>],
+        on_answer: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) {
         match self {
-            Self::Memory(store) => store.decide_each(requests, said).await,
+            Self::Memory(store) => store.decide_each(requests, on_answer).await,
             Self::Redis(redis) => {
                 let begun = StoreTimer::now();
                 let mut hear = |place: usize, decided| {
-                    said(place, redis.measured(begun, &requests[place].0, decided));
+                    on_answer(place, redis.measured(begun, &requests[place].request, decided));
                 };
                 redis.store.decide_each(requests, &mut hear).await;
             }
@@ -159,6 +159,19 @@ impl Store for AnyStore {
                 };
                 redis.measured(begun, request, decided)
             }
+        }
+    }
+
+    async fn announce(&self, called: &[Called]) {
+        if let Self::Redis(redis) = self {
+            redis.store.announce(called).await;
+        }
+    }
+
+    async fn announced(&self) -> Vec<Called> {
+        match self {
+            Self::Memory(_) => std::future::pending().await,
+            Self::Redis(redis) => redis.store.announced().await,
         }
     }
 
@@ -196,7 +209,7 @@ impl Store for AnyStore {
         }
     }
 
-    fn prefetch<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+    fn prefetch<'k>(&self, keys: impl Iterator<Item = PolicyKey<'k>>) {
         match self {
             Self::Memory(store) => store.prefetch(keys),
             Self::Redis(redis) => Store::prefetch(&redis.store, keys),
@@ -337,5 +350,45 @@ impl RedisBackend {
     /// The number of calls that were answered by an error about their key alone.
     pub(crate) fn key_errors(&self) -> u64 {
         self.key_errors.total()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate::internals::store::{Quota, RuleOrigin};
+    use sluicegate::policy::{Document, PolicySet};
+    use sluicegate::{Cost, PermitId, Verb};
+    use sluicegate_kernel::ProcessId;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_of_the_memory_store_calls_the_next_in_line() {
+        let document =
+            "policies: [{ name: jobs, rules: [{ concurrency: { limit: 1, ttl: 1m, queue: 9 } }] }]";
+        let policies = PolicySet::new(Document::parse(document).expect("it is a document"));
+        let policy = policies.resolve("jobs").expect("it is there");
+        let store = AnyStore::Memory(Arc::default());
+        let (cost, process) = (Cost::ONE, ProcessId(7));
+        let [first, second] = [PermitId(1), PermitId(2)];
+        let mut called = Vec::new();
+        for verb in [
+            Verb::Acquire { cost, permit: first },
+            Verb::Wait { cost, permit: second, process },
+            Verb::Release { permit: first },
+        ] {
+            let rules = policy.rules().set();
+            let request = StoreRequest {
+                policy: "jobs",
+                key: b"k",
+                rules,
+                verb: &verb,
+                origin: RuleOrigin::default(),
+                quota: Quota::default(),
+            };
+            let answer = store.decide(&request, &Moment::new(Micros::SECOND)).await;
+            called = answer.expect("it knows them").called;
+        }
+        assert_eq!(called, [Called { permit: second, process }]);
     }
 }

@@ -70,9 +70,9 @@ impl From<&Verb> for VerbName {
             Verb::Peek { .. } => Self::Peek,
             Verb::Refund { .. } => Self::Refund,
             Verb::Reset => Self::Reset,
-            Verb::Acquire { .. } => Self::Acquire,
+            Verb::Acquire { .. } | Verb::Wait { .. } => Self::Acquire,
             Verb::Renew { .. } => Self::Renew,
-            Verb::Release { .. } => Self::Release,
+            Verb::Release { .. } | Verb::Leave { .. } => Self::Release,
         }
     }
 }

@@ -188,7 +188,9 @@ fn what_was_used_is_told_once_also_of_a_token_that_is_revoked_meanwhile() {
     let listener_auth = stage.listener_auth(Wire::Http, LOOPBACK);
     assert_eq!(stage.authenticator.used(), []);
     let at = ms(NOW);
-    let told = |ids: &[&str]| ids.iter().map(|id| ((*id).to_owned(), at)).collect::<Vec<_>>();
+    let told = |ids: &[&str]| {
+        ids.iter().map(|id| TokenUse { id: (*id).to_owned(), at }).collect::<Vec<_>>()
+    };
     for secret in ["good", "ended", "nobody"] {
         asks(&listener_auth, Some(secret), None).ok();
     }

@@ -51,12 +51,12 @@ impl EngineBudgets {
     /// Explains a request, rule by rule. With `does_charge` it is decided as any other; otherwise nothing is charged.
     async fn explain_one(
         &self,
-        asked: ToExplain,
+        question: ToExplain,
         does_charge: bool,
     ) -> Result<ExplainedKey, ExplainError> {
-        let cost = Cost::new(asked.cost).map_err(|error| unavailable(&error.to_string()))?;
+        let cost = Cost::new(question.cost).map_err(|error| unavailable(&error.to_string()))?;
         let turn = self.0.turn(Wire::Admin);
-        let (policy, key) = policy_and_key(turn.policies(), &asked)?;
+        let (policy, key) = policy_and_key(turn.policies(), &question)?;
         let key_bytes = key.as_deref().unwrap_or_default().as_bytes();
         let check = entitled(&policy, key_bytes, Verb::Check { cost });
         let charged = match does_charge {
@@ -92,17 +92,17 @@ fn entitled<'a>(policy: &'a Policy, key: &'a [u8], verb: Verb) -> Request<'a> {
     Request { app, ..Request::new(policy.name(), key, verb) }
 }
 
-/// The policy and the key that `asked` means.
+/// The policy and the key that `question` means.
 fn policy_and_key(
     policies: &PolicySet,
-    asked: &ToExplain,
+    question: &ToExplain,
 ) -> Result<(Arc<Policy>, Option<String>), ExplainError> {
-    if let Some(request) = &asked.request {
-        return guarded(policies, asked, request);
+    if let Some(request) = &question.request {
+        return guarded(policies, question, request);
     }
-    let found = policies.resolve(asked.policy.as_deref().unwrap_or_default());
+    let found = policies.resolve(question.policy.as_deref().unwrap_or_default());
     let found = found.ok_or_else(|| unavailable(NOT_LOADED))?;
-    Ok((Arc::clone(found), asked.key.clone().filter(|key| !key.is_empty())))
+    Ok((Arc::clone(found), question.key.clone().filter(|key| !key.is_empty())))
 }
 
 /// The permits of a key that nodes hold, if they hold any.
@@ -119,7 +119,7 @@ fn unavailable(problem: &str) -> ExplainError {
 /// The policy that guards a request of HTTP, and its key there.
 fn guarded(
     policies: &PolicySet,
-    asked: &ToExplain,
+    question: &ToExplain,
     request: &ExplainRequest,
 ) -> Result<(Arc<Policy>, Option<String>), ExplainError> {
     let remote_ip = match &request.remote_ip {
@@ -146,13 +146,13 @@ fn guarded(
         host: request.host.as_deref(),
         headers: &headers,
     };
-    let policy = match &asked.policy {
+    let policy = match &question.policy {
         Some(name) => policies
             .resolve(name)
             .ok_or_else(|| ExplainError::Unavailable(NOT_LOADED.to_owned()))?,
         None => {
             let mut guarding = policies.matching(&attributes);
-            let guard = guarding.find(|policy| policy.owner() == Some(asked.app.as_str()));
+            let guard = guarding.find(|policy| policy.owner() == Some(question.app.as_str()));
             guard.ok_or(ExplainError::NoPolicy)?
         }
     };
@@ -201,8 +201,8 @@ fn outcome(answer: &Answer, policy: &Policy) -> KeyOutlook {
 }
 
 impl Budgets for EngineBudgets {
-    fn explain(&self, asked: ToExplain) -> ExplainFuture<'_> {
-        Box::pin(self.explain_one(asked, false))
+    fn explain(&self, question: ToExplain) -> ExplainFuture<'_> {
+        Box::pin(self.explain_one(question, false))
     }
 
     fn check_store<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> StoreFuture<'a> {
@@ -215,9 +215,9 @@ impl Budgets for EngineBudgets {
         })
     }
 
-    fn check_try(&self, asked: &ToExplain) -> Result<(), ExplainError> {
+    fn check_try(&self, question: &ToExplain) -> Result<(), ExplainError> {
         let turn = self.0.turn(Wire::Admin);
-        let (policy, key) = policy_and_key(turn.policies(), asked)?;
+        let (policy, key) = policy_and_key(turn.policies(), question)?;
         let key = key.as_deref().unwrap_or_default().as_bytes();
         let check = turn.check(&entitled(&policy, key, Verb::Check { cost: Cost::ONE }));
         check.map_err(|error| match error {
@@ -226,8 +226,8 @@ impl Budgets for EngineBudgets {
         })
     }
 
-    fn try_one(&self, asked: ToExplain) -> ExplainFuture<'_> {
-        Box::pin(self.explain_one(asked, true))
+    fn try_one(&self, question: ToExplain) -> ExplainFuture<'_> {
+        Box::pin(self.explain_one(question, true))
     }
 
     fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {

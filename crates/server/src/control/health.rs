@@ -13,7 +13,7 @@ pub(super) struct Health<'a> {
     engine: &'a ServerEngine,
     leaving: &'a CancellationToken,
     /// The last report: the node is ready, and it is without its store.
-    said: Option<(bool, bool)>,
+    reported: Option<(bool, bool)>,
     /// Durations of all decisions until that report.
     spans: Spans,
 }
@@ -21,18 +21,18 @@ pub(super) struct Health<'a> {
 impl<'a> Health<'a> {
     /// Creates the reports of a node that gets no more traffic once `leaving` is cancelled.
     pub(super) fn new(engine: &'a ServerEngine, leaving: &'a CancellationToken) -> Self {
-        Self { engine, leaving, said: None, spans: Spans::default() }
+        Self { engine, leaving, reported: None, spans: Spans::default() }
     }
 
     /// Returns whether the state has changed since the last report.
     pub(super) fn has_changed(&self) -> bool {
-        self.said != Some(self.state())
+        self.reported != Some(self.state())
     }
 
     /// Returns the present state, with the durations of decisions since the last report.
     pub(super) fn report(&mut self) -> NodeReport {
         let (ready, breaker_open) = self.state();
-        self.said = Some((ready, breaker_open));
+        self.reported = Some((ready, breaker_open));
         let mut spans = Spans::default();
         for wire in Wire::ALL {
             spans.add(&self.engine.telemetry().counts.latency(wire));

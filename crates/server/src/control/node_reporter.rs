@@ -25,12 +25,12 @@ const USED_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Reports until `stop`, and then once more which tokens were used.
 pub(super) async fn run(
     mut presence: Presence,
-    told: &Subscribers<'_>,
+    subscribers: &Subscribers<'_>,
     mut holding: watch::Receiver<SyncState>,
     stop: &CancellationToken,
 ) {
-    let authenticator = told.authenticator;
-    let mut health = Health::new(told.engine, told.leaving);
+    let authenticator = subscribers.authenticator;
+    let mut health = Health::new(subscribers.engine, subscribers.leaving);
     let mut used_at: Option<Instant> = None;
     while !stop.is_cancelled() {
         let SyncState { held, catalog, .. } = holding.borrow_and_update().clone();

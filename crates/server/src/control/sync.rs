@@ -153,10 +153,10 @@ impl CatalogSync {
     }
 
     /// Opens the admin API, if the catalog answers: a client that sees the server start finds it.
-    pub(crate) async fn open_admin_api(&self, told: Subscribers<'_>) {
+    pub(crate) async fn open_admin_api(&self, subscribers: Subscribers<'_>) {
         if !self.looks.is_away {
             let node = self.presence.name().to_owned();
-            let opening = AdminApiOpener { told, url: self.looks.url.clone(), node };
+            let opening = AdminApiOpener { subscribers, url: self.looks.url.clone(), node };
             // It opens later, if it takes longer.
             opening.open(OFFICE_START_WAIT_MAX).await.ok();
         }
@@ -166,26 +166,26 @@ impl CatalogSync {
     /// `publishes`, programs find the policies in Redis. Returns what is left to write after the last decision.
     pub(crate) async fn run(
         self,
-        told: Subscribers<'_>,
+        subscribers: Subscribers<'_>,
         publishes: bool,
         stop: &CancellationToken,
     ) -> NodeEnd {
         let Self { looks, presence, copy, history } = self;
         let is_restored = looks.restored.is_some();
-        let (node, telemetry) = (presence.name().to_owned(), told.engine.telemetry());
+        let (node, telemetry) = (presence.name().to_owned(), subscribers.engine.telemetry());
         let started_at = presence.started_at();
-        let redis = told.engine.core().store().on_redis();
+        let redis = subscribers.engine.core().store().on_redis();
         let (tell, holding) = watch::channel(looks.holding());
         let published = async {
             if let Some(redis) = redis.filter(|_| publishes) {
                 Publisher::default().run(redis, holding.clone(), stop).await;
             }
         };
-        let opening = AdminApiOpener { told, url: looks.url.clone(), node: node.clone() };
+        let opening = AdminApiOpener { subscribers, url: looks.url.clone(), node: node.clone() };
         tokio::join!(
             opening.run(holding.clone(), stop),
-            looks.run(&told, redis.map(RedisBackend::revisions), &tell, stop),
-            node_reporter::run(presence, &told, holding.clone(), stop),
+            looks.run(&subscribers, redis.map(RedisBackend::revisions), &tell, stop),
+            node_reporter::run(presence, &subscribers, holding.clone(), stop),
             traffic::run(telemetry, history, &node, &holding, stop),
             cache_file::run(&copy, is_restored, holding.clone(), stop),
             published,
@@ -214,46 +214,46 @@ impl NodeEnd {
 impl Poller {
     async fn run(
         mut self,
-        told: &Subscribers<'_>,
-        mut heard: Option<Revisions>,
+        subscribers: &Subscribers<'_>,
+        mut revisions: Option<Revisions>,
         tell: &watch::Sender<SyncState>,
         stop: &CancellationToken,
     ) {
         loop {
             let looked = async {
-                self.pause(told, &mut heard).await;
-                let changes = told.admin_api.changes();
+                self.pause(subscribers, &mut revisions).await;
+                let changes = subscribers.admin_api.changes();
                 self.poll().await.map(|news| (news, changes))
             };
             let Some(looked) = stop.run_until_cancelled(looked).await else { return };
             let looked = looked.map_err(|error| self.record_failure(&error)).ok();
             self.is_away = looked.is_none();
-            told.live.set_catalog_answers(!self.is_away);
+            subscribers.live.set_catalog_answers(!self.is_away);
             let (news, changes) =
                 looked.map_or((None, None), |(news, changes)| (news, Some(changes)));
             self.publish(tell, news.as_ref());
             if let Some(news) = news {
-                told.apply(news, self.revision());
+                subscribers.apply(news, self.revision());
             }
             if let Some(changes) = changes {
-                told.admin_api.set_applied(changes);
+                subscribers.admin_api.set_applied(changes);
             }
         }
     }
 
     /// Waits until the next look is due, or a change is announced.
-    async fn pause(&self, told: &Subscribers<'_>, heard: &mut Option<Revisions>) {
+    async fn pause(&self, subscribers: &Subscribers<'_>, revisions: &mut Option<Revisions>) {
         let pause = if self.is_away { AWAY_EVERY } else { EVERY };
         let later = async {
-            let Some(heard) = heard else { return pending().await };
-            while heard.next().await <= self.revision() {}
+            let Some(revisions) = revisions else { return pending().await };
+            while revisions.next().await <= self.revision() {}
         };
         // However many changes are announced, looks keep a distance.
         sleep(EVERY_MIN).await;
         tokio::select! {
             // Nodes that started together do not poll together for ever.
             () = sleep(pause.mul_f64(0.9 + 0.2 * fastrand::f64())) => {}
-            () = told.admin_api.changed() => {}
+            () = subscribers.admin_api.changed() => {}
             () = later => {}
         }
     }
@@ -304,7 +304,7 @@ impl Poller {
 
 /// Opens the admin API of a node.
 struct AdminApiOpener<'a> {
-    told: Subscribers<'a>,
+    subscribers: Subscribers<'a>,
     url: Url,
     node: String,
 }
@@ -313,7 +313,7 @@ impl AdminApiOpener<'_> {
     /// Opens the admin API once the catalog answers, and then renews the setup token, until `stop`.
     async fn run(&self, mut holding: watch::Receiver<SyncState>, stop: &CancellationToken) {
         let opened = async {
-            while !self.told.admin_api.is_open() {
+            while !self.subscribers.admin_api.is_open() {
                 // An error means that no sender is left; then this ends as well.
                 if holding.wait_for(|holding| holding.catalog.is_some()).await.is_err() {
                     return;
@@ -323,23 +323,23 @@ impl AdminApiOpener<'_> {
                     sleep(OFFICE_AFTER).await;
                 }
             }
-            self.told.admin_api.renew_setup().await;
+            self.subscribers.admin_api.renew_setup().await;
         };
         stop.run_until_cancelled(opened).await;
     }
 
     async fn open(&self, wait: Duration) -> Result<()> {
-        let admin_api = self.told.admin_api;
+        let admin_api = self.subscribers.admin_api;
         let opened = async {
             // Connections of its own: however many requests there are, a look need not wait for one.
             let catalog = Catalog::join(&self.url).await?;
             let catalog = catalog.keeping_versions(admin_api.versions_max());
-            let budgets = Arc::new(LiveBudgets(Arc::clone(self.told.engine)));
+            let budgets = Arc::new(LiveBudgets(Arc::clone(self.subscribers.engine)));
             let traffic = EngineTraffic {
                 node: self.node.clone(),
-                engine: Arc::clone(self.told.engine),
-                live: Arc::clone(self.told.live),
-                stop: self.told.stop.clone(),
+                engine: Arc::clone(self.subscribers.engine),
+                live: Arc::clone(self.subscribers.live),
+                stop: self.subscribers.stop.clone(),
             };
             let api = Api::new(catalog, Arc::new(WallClock), Setup::none(), budgets);
             let api = api.with_traffic(Arc::new(traffic)).with_what_if(Arc::new(ReplayWhatIf));

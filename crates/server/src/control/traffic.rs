@@ -35,6 +35,13 @@ pub(super) async fn run(
     }
 }
 
+/// Records the decisions until `at`, the last ones. They count to the second that has begun: the bucket of the second before
+/// may be written already.
+fn record_last(telemetry: &Telemetry, at: i64) {
+    telemetry.record_second(at.div_euclid(1_000) * 1_000 + 1_000);
+    telemetry.history().end_buckets(at);
+}
+
 /// Writes the counts since the last rows, after the last decision. The next run of this node may count in the
 /// same buckets, so these rows belong to a node of their own.
 pub(super) async fn write_last(
@@ -44,8 +51,7 @@ pub(super) async fn write_last(
     catalog: &Catalog,
 ) {
     let at = now();
-    telemetry.record_second(at);
-    telemetry.history().end_buckets(at);
+    record_last(telemetry, at);
     let (run, end) = (run_name(node, at), CancellationToken::new());
     for step in steps(kept) {
         write_step(telemetry, *step, &run, catalog, &end).await;
@@ -159,11 +165,29 @@ fn add_top(telemetry: &Telemetry, bucket: &mut Bucket) {
 mod tests {
     use std::sync::Arc;
 
-    use sluicegate::policy::PolicySet;
+    use sluicegate::policy::{Document, PolicySet};
+    use sluicegate::{Cost, Request, Verb};
     use tokio::time::Instant;
 
     use super::*;
     use crate::engine::ServerEngine;
+    use crate::protocol::Wire;
+
+    #[tokio::test]
+    async fn decisions_after_the_last_second_are_in_the_bucket_that_has_begun() {
+        let document = "policies: [ { name: p, rules: [ { token_bucket: { rate: 1/s } } ] } ]";
+        let document = Document::parse(document).expect("the policy of the test");
+        let engine = ServerEngine::in_memory(PolicySet::new(document));
+        // The bucket until 10 s is written with the second that ends it.
+        engine.telemetry().record_second(10_000);
+        let request = Request::new("p", None, Verb::Check { cost: Cost::ONE });
+        engine.turn(Wire::Http).decide(&request).await.expect("the store is in memory");
+        record_last(engine.telemetry(), 10_200);
+        let buckets = engine.telemetry().history().buckets(Step::Fine, 0, &BTreeSet::from([0]));
+        let of_policies: Vec<_> =
+            buckets.iter().map(|bucket| (bucket.at, bucket.policies.len())).collect();
+        assert_eq!(of_policies[0], (10_000, 1), "{buckets:?}");
+    }
 
     #[tokio::test]
     async fn a_node_that_is_stopped_before_it_has_counted_anything_ends() {

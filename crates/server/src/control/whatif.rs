@@ -25,12 +25,12 @@ const LOG_LINES_MAX: u64 = 1_000_000;
 pub(super) struct ReplayWhatIf;
 
 impl WhatIf for ReplayWhatIf {
-    fn compare(&self, asked: ToCompare) -> Result<Comparison, WhatIfError> {
-        let ToCompare { today, draft, policy, key, log, is_over } = asked;
+    fn compare(&self, question: ToCompare) -> Result<Comparison, WhatIfError> {
+        let ToCompare { today, draft, policy, key, log, is_over } = question;
         let clients = ClientArgs::default();
         let options = CompareOptions { policy, key, clients, reorder: REORDER_DEFAULT };
         let limits = ReadLimits { bytes_max: LOG_BYTES_MAX, lines_max: LOG_LINES_MAX, is_over };
-        let compared = compare_log(Cursor::new(log), (today, draft), &options, &limits);
+        let compared = compare_log(Cursor::new(log), today, draft, &options, &limits);
         compared.map(comparison).map_err(problem)
     }
 }

@@ -8,10 +8,10 @@ pub(crate) fn classic(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
     for line in open_metrics.lines() {
-        if let Some(said) = line.strip_prefix("# HELP ") {
-            help = said.split_once(' ').map(|(_, help)| help);
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = rest.split_once(' ').map(|(_, help)| help);
         } else if let Some((name, kind)) =
-            line.strip_prefix("# TYPE ").and_then(|said| said.split_once(' '))
+            line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
         {
             let (ending, kind) = match kind {
                 "counter" => ("_total", "counter"),

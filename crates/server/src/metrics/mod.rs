@@ -51,6 +51,20 @@ type Labels<'a> = &'a [(&'static str, &'a str)];
 /// Labels, as they are encoded.
 struct EncodedLabels<'a>(Labels<'a>);
 
+/// A sample with its labels.
+struct Sample<'l, const N: usize, V> {
+    labels: [(&'static str, &'l str); N],
+    value: V,
+}
+
+/// The head of a family of samples.
+#[derive(Clone, Copy)]
+struct Family<'a> {
+    name: &'a str,
+    help: &'a str,
+    kind: MetricType,
+}
+
 /// Writes families of samples.
 struct Families<'a>(DescriptorEncoder<'a>);
 
@@ -80,19 +94,25 @@ impl Scrape {
                 ("result", decisions.result),
                 ("mode", decisions.mode),
             ];
-            (labels, decisions.count)
+            Sample { labels, value: decisions.count }
         });
         let help = "Decided requests for permits";
         families.counters("sluicegate_decisions", help, samples)?;
         let errors = DECIDING.iter().flat_map(|wire| {
             let of_wire = counts.errors(*wire);
-            of_wire.map(|(reason, count)| ([("wire", wire.name()), ("reason", reason)], count))
+            of_wire.map(|(reason, count)| {
+                let labels = [("wire", wire.name()), ("reason", reason)];
+                Sample { labels, value: count }
+            })
         });
         let help = "Requests that failed without a decision";
         families.counters("sluicegate_decision_errors", help, errors)?;
         let refused = DECIDING.iter().flat_map(|wire| {
             let of_wire = self.authenticator.refused(*wire);
-            of_wire.map(|(reason, count)| ([("wire", wire.name()), ("reason", reason)], count))
+            of_wire.map(|(reason, count)| {
+                let labels = [("wire", wire.name()), ("reason", reason)];
+                Sample { labels, value: count }
+            })
         });
         let help = "Requests and logins refused by authentication or authorization";
         families.counters("sluicegate_callers_refused", help, refused)?;
@@ -101,11 +121,16 @@ impl Scrape {
         families.counter("sluicegate_forward_auth_policies_left_out", help, left_out)?;
         let operations = DECIDING.iter().flat_map(|wire| {
             let of_wire = counts.operations(*wire);
-            of_wire.map(|(name, count)| ([("wire", wire.name()), ("operation", name)], count))
+            of_wire.map(|(name, count)| {
+                let labels = [("wire", wire.name()), ("operation", name)];
+                Sample { labels, value: count }
+            })
         });
         let help = "Budget requests that take no permits";
         families.counters("sluicegate_operations", help, operations)?;
-        let spans = DECIDING.iter().map(|wire| ([("wire", wire.name())], counts.latency(*wire)));
+        let spans = DECIDING
+            .iter()
+            .map(|wire| Sample { labels: [("wire", wire.name())], value: counts.latency(*wire) });
         let help = "Decision time without delays; in memory one in 64 is sampled";
         families.histograms("sluicegate_decision_duration_seconds", help, spans)?;
         let help = "Requests delayed now";
@@ -175,10 +200,14 @@ impl Scrape {
     }
 
     fn files(&self, families: &mut Families<'_>) -> fmt::Result {
-        let expiries = self.expiries.iter().map(|(wire, at)| ([("wire", wire.name())], *at));
+        let expiries = self
+            .expiries
+            .iter()
+            .map(|(wire, at)| Sample { labels: [("wire", wire.name())], value: *at });
         let help = "When the certificate of a listener expires, seconds since the Unix epoch";
-        let kind = ("sluicegate_certificate_expiry_timestamp_seconds", help, MetricType::Gauge);
-        families.each(kind, expiries, |one, at| one.encode_gauge(&at))?;
+        let name = "sluicegate_certificate_expiry_timestamp_seconds";
+        let family = Family { name, help, kind: MetricType::Gauge };
+        families.each(family, expiries, |one, at| one.encode_gauge(&at))?;
         let Some(snapshots) = &self.snapshots else { return Ok(()) };
         let help = "When the snapshot was written last, seconds since the Unix epoch";
         let at = seconds(snapshots.written_at_us());
@@ -189,19 +218,17 @@ impl Scrape {
     }
 
     fn connections(&self, families: &mut Families<'_>) -> fmt::Result {
-        let of_wire = |wire: &Wire| ([("wire", wire.name())], *wire);
         let telemetry = self.engine.telemetry();
-        let accepted = Wire::ALL
-            .iter()
-            .map(of_wire)
-            .map(|(l, wire)| (l, telemetry.connections(wire).accepted()));
+        let sample = |wire: &Wire, value| Sample { labels: [("wire", wire.name())], value };
+        let accepted = Wire::ALL.iter();
+        let accepted = accepted.map(|wire| sample(wire, telemetry.connections(*wire).accepted()));
         let help = "Accepted connections";
         families.counters("sluicegate_connections_accepted", help, accepted)?;
-        let open = Wire::ALL.iter().map(of_wire);
-        let open = open.map(|(labels, wire)| (labels, telemetry.connections(wire).open()));
+        let open = Wire::ALL.iter();
+        let open = open.map(|wire| sample(wire, telemetry.connections(*wire).open()));
         families.gauges("sluicegate_connections_open", "Open connections", open)?;
-        let max = Wire::ALL.iter().map(of_wire);
-        let max = max.map(|(labels, wire)| (labels, telemetry.connections(wire).max()));
+        let max = Wire::ALL.iter();
+        let max = max.map(|wire| sample(wire, telemetry.connections(*wire).max()));
         let help = "Maximum number of open connections";
         families.gauges("sluicegate_connections_max", help, max)?;
         let help = "Event subscribers";
@@ -241,7 +268,8 @@ fn redis(store: &RedisBackend, families: &mut Families<'_>) -> fmt::Result {
     let help = "Store round trip time of decisions, successful or not";
     families.histogram("sluicegate_store_request_duration_seconds", help, store.latency())?;
     let [not_executed, perhaps] = store.errors();
-    let errors = [([("executed", "no")], not_executed), ([("executed", "perhaps")], perhaps)];
+    let errors = [("no", not_executed), ("perhaps", perhaps)]
+        .map(|(executed, value)| Sample { labels: [("executed", executed)], value });
     let help = "Calls of the store that decided nothing, by whether it may have charged them";
     families.counters("sluicegate_store_errors", help, errors.into_iter())?;
     let help = "Calls that the store answered with an error about their key alone";
@@ -270,12 +298,15 @@ fn leases(stats: &LeaseStats, families: &mut Families<'_>) -> fmt::Result {
     families.gauge("sluicegate_lease_keys", "Keys of which permits are leased now", *keys)?;
     let messages = LeaseStats::KINDS.iter().zip(messages).flat_map(|(kind, counts)| {
         let of_kind = LeaseStats::OUTCOMES.iter().zip(counts);
-        of_kind.map(move |(outcome, count)| ([("kind", *kind), ("outcome", *outcome)], *count))
+        of_kind.map(move |(outcome, count)| Sample {
+            labels: [("kind", *kind), ("outcome", *outcome)],
+            value: *count,
+        })
     });
     let help = "Messages about leases sent to the store";
     families.counters("sluicegate_lease_messages", help, messages)?;
     let permits = LeaseStats::FATES.iter().zip(permits);
-    let permits = permits.map(|(fate, count)| ([("what", *fate)], *count));
+    let permits = permits.map(|(fate, count)| Sample { labels: [("what", *fate)], value: *count });
     families.counters("sluicegate_lease_permits", "Leased permits, by their fate", permits)?;
     let help = "Requests that waited for permits to be leased";
     families.counter("sluicegate_lease_waits", help, *waits)?;
@@ -312,12 +343,13 @@ impl Families<'_> {
     /// Writes samples with labels.
     fn each<'l, const N: usize, V>(
         &mut self,
-        (name, help, kind): (&str, &str, MetricType),
-        samples: impl Iterator<Item = ([(&'static str, &'l str); N], V)>,
+        family: Family<'_>,
+        samples: impl Iterator<Item = Sample<'l, N, V>>,
         write: impl Fn(&mut MetricEncoder<'_>, V) -> fmt::Result,
     ) -> fmt::Result {
+        let Family { name, help, kind } = family;
         let mut family = self.0.encode_descriptor(name, help, None, kind)?;
-        for (labels, value) in samples {
+        for Sample { labels, value } in samples {
             write(&mut family.encode_family(&EncodedLabels(&labels))?, value)?;
         }
         Ok(())
@@ -327,9 +359,9 @@ impl Families<'_> {
         &mut self,
         name: &str,
         help: &str,
-        samples: impl Iterator<Item = ([(&'static str, &'l str); N], u64)>,
+        samples: impl Iterator<Item = Sample<'l, N, u64>>,
     ) -> fmt::Result {
-        self.each((name, help, MetricType::Counter), samples, count)
+        self.each(Family { name, help, kind: MetricType::Counter }, samples, count)
     }
 
     fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
@@ -340,9 +372,11 @@ impl Families<'_> {
         &mut self,
         name: &str,
         help: &str,
-        samples: impl Iterator<Item = ([(&'static str, &'l str); N], u64)>,
+        samples: impl Iterator<Item = Sample<'l, N, u64>>,
     ) -> fmt::Result {
-        self.each((name, help, MetricType::Gauge), samples, |one, value| one.encode_gauge(&value))
+        self.each(Family { name, help, kind: MetricType::Gauge }, samples, |one, value| {
+            one.encode_gauge(&value)
+        })
     }
 
     fn gauge(
@@ -363,9 +397,9 @@ impl Families<'_> {
         &mut self,
         name: &str,
         help: &str,
-        samples: impl Iterator<Item = ([(&'static str, &'l str); N], Spans)>,
+        samples: impl Iterator<Item = Sample<'l, N, Spans>>,
     ) -> fmt::Result {
-        self.each((name, help, MetricType::Histogram), samples, spans_of)
+        self.each(Family { name, help, kind: MetricType::Histogram }, samples, spans_of)
     }
 
     fn histogram(&mut self, name: &str, help: &str, spans: Spans) -> fmt::Result {

@@ -34,10 +34,10 @@ impl ScrapePace {
     /// Returns metrics that `write` wrote after the call began. Callers that wait at the same time
     /// get the same metrics.
     pub(crate) async fn metrics(&self, write: impl FnOnce() -> Metrics) -> Metrics {
-        let asked = Instant::now();
+        let called_at = Instant::now();
         let mut last = self.last.lock().await;
         if let Some(Written { metrics, begun, took }) = &*last {
-            if *begun >= asked {
+            if *begun >= called_at {
                 return metrics.clone();
             }
             sleep_until(*begun + *took * (REST + 1)).await;
@@ -86,8 +86,8 @@ mod tests {
             took: Duration::from_millis(10),
         });
         advance(Duration::from_millis(10)).await;
-        let asked = Instant::now();
+        let called_at = Instant::now();
         pace.metrics(|| metrics(1)).await;
-        assert_eq!(asked.elapsed(), Duration::from_millis(90));
+        assert_eq!(called_at.elapsed(), Duration::from_millis(90));
     }
 }

@@ -238,7 +238,7 @@ impl PolicyManager {
         if !self.files.are_watched() {
             return;
         }
-        let mut seen = None;
+        let mut fingerprint = None;
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -246,12 +246,12 @@ impl PolicyManager {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            let (files, before) = (self.files.clone(), seen.clone());
+            let (files, before) = (self.files.clone(), fingerprint.clone());
             let look =
                 move || read_if_changed(before.as_ref(), || files.fingerprint(), || files.load());
             match spawn_blocking(look).await {
                 Ok((looks, changed)) => {
-                    seen = looks;
+                    fingerprint = looks;
                     if let Some(changed) = changed {
                         self.apply(in_force, changed);
                     }
@@ -407,7 +407,7 @@ impl FileExtras {
         self.needed.iter().find_map(|name| match set.resolve(name) {
             None => Some(format!("descriptors refer to unknown policy `{name}`")),
             Some(policy) if policy.hands_out_permits() => Some(format!(
-                "descriptors refer to policy `{name}`, which has a `concurrency` rule: gateways only check requests; \
+                "descriptors refer to policy `{name}`, which has a `concurrency` rule: descriptors of a tree name no permits; \
                  expected a policy without one"
             )),
             Some(_) => None,
