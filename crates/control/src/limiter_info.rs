@@ -21,7 +21,7 @@ use crate::error::Error;
 /// # Errors
 /// [`Error::Database`] if there is no such database or table, [`Error::TooMany`] rows for a catalog.
 pub async fn read_limiter_info(url: &Url) -> Result<Vec<LimiterInfo>, Error> {
-    if !matches!(url, Url::MySql(_)) {
+    if url.kind() != "mysql" {
         let problem = format!("expected `mysql://…`, found `{}:…`", url.kind());
         return Err(Error::Database(problem));
     }

@@ -1,5 +1,11 @@
-//! Limits on password attempts, by Sluicegate's own limiter. Only failures count: an attempt is taken before
-//! the password is computed, and given back if it was right.
+//! Limits on attempts to sign in, by Sluicegate's own limiter. Only failures count: an attempt is taken before the
+//! password is computed, and given back if it was right. A sign-in at a provider also counts when it begins, apart.
+//!
+//! - A *source* is the address of a client, as text.
+//! - A *network* is the sources whose attempts count together: one IPv4 address, or a whole IPv6 network.
+//! - A *place* is an account and a network, or an account and a browser that has signed in to it.
+//! - A *stranger* is a client whose network and browser the account is not known from. Each attempt is taken as that of
+//!   a stranger first.
 //!
 //! ```text
 //! account ─▶ account and network ─▶ network ─▶ account, of strangers ─▶ the password is computed
@@ -25,12 +31,15 @@ use sluicegate_policy::finding;
 const KEYS_MAX: usize = 100_000;
 
 /// Attempts on one account from one network, and with one browser that has signed in: a person who
-/// mistypes. At once, and in an hour.
-const OF_PLACE: (u64, u64) = (10, 20);
+/// mistypes. At once.
+const OF_PLACE_AT_ONCE: u64 = 10;
+
+/// Attempts on one account from one network, and with one browser that has signed in, in an hour.
+const OF_PLACE_AN_HOUR: u64 = 20;
 
 /// Attempts on one account from all networks that are strangers to it. At once, and in an hour: 1,500 in
 /// any day.
-const OF_ACCOUNT: (u64, u64) = (60, 60);
+const OF_ACCOUNT: u64 = 60;
 
 /// Attempts from one network on all accounts, a minute: the people behind one address.
 const OF_SOURCE_A_MINUTE: u64 = 60;
@@ -72,10 +81,10 @@ pub(super) struct UsedUp {
 impl Attempts {
     pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
         let hour = Micros::from_secs(3_600);
-        let minute = |attempts| limiter((attempts, attempts), Micros::from_secs(60), clock);
+        let minute = |attempts| limiter(attempts, attempts, Micros::from_secs(60), clock);
         Self {
-            of_place: limiter(OF_PLACE, hour, clock),
-            of_account: limiter(OF_ACCOUNT, hour, clock),
+            of_place: limiter(OF_PLACE_AT_ONCE, OF_PLACE_AN_HOUR, hour, clock),
+            of_account: limiter(OF_ACCOUNT, OF_ACCOUNT, hour, clock),
             of_source: minute(OF_SOURCE_A_MINUTE),
             of_begun: minute(OF_SOURCE_A_MINUTE),
         }
@@ -180,7 +189,8 @@ fn place(account: &str, from: &str) -> String {
 
 /// Creates a limiter of `at_once` attempts at once, and `per_span` in each `span`.
 pub(super) fn limiter(
-    (at_once, per_span): (u64, u64),
+    at_once: u64,
+    per_span: u64,
     span: Micros,
     clock: &Arc<dyn Clock>,
 ) -> KeyedRateLimiter<str> {

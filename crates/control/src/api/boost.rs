@@ -31,7 +31,7 @@ pub(in crate::api) struct Boost {
     /// The rules for the key, as in `overrides[].rules`. Only without `factor`.
     #[schema(value_type = Option<Vec<Object>>)]
     rules: Option<Json>,
-    /// When the policy holds for the key again, in UTC (`2026-12-31T18:00:00Z`): after now, at most 31 days away.
+    /// Instant from which the policy holds for the key again, in UTC (`2026-12-31T18:00:00Z`): after now, at most 31 days away.
     until: String,
 }
 
@@ -40,7 +40,7 @@ impl Boost {
     ///
     /// # Errors
     /// [`Error::Invalid`] with a place in the boost; [`Error::Conflict`]: the key has rules of its own for good.
-    pub(in crate::api) fn of(&self, document: &Json, now: i64) -> Result<Json, Error> {
+    pub(in crate::api) fn applied_to(&self, document: &Json, now: i64) -> Result<Json, Error> {
         let until = self.until_ms().map_err(|found| Error::Invalid(vec![found]))?;
         if !(now + 1..=now + DAYS_MAX * DAY_MS).contains(&until) {
             let problem = finding!(
@@ -166,7 +166,8 @@ mod tests {
             { "fixed_window": { "limit": 500, "window": "1h" } },
             { "leaky_bucket": { "rate": "1MiB/2s", "burst": 4, "delay": 3 } },
         ]);
-        let boosted = boost(&json!({ "factor": 3 })).of(&json!({ "rules": rules }), NOW).unwrap();
+        let boosted =
+            boost(&json!({ "factor": 3 })).applied_to(&json!({ "rules": rules }), NOW).unwrap();
         let expected = json!([
             { "name": "burst", "token_bucket": { "rate": "30/s", "burst": 60 } },
             { "fixed_window": { "limit": 1_500, "window": "1h" } },
@@ -189,18 +190,19 @@ mod tests {
             own("other", "2026-11-24T12:00:01Z"),
             { "key": "for good", "rules": rules },
         ] });
-        let boosted = boost(&json!({ "rules": rules })).of(&document, NOW).unwrap();
+        let boosted = boost(&json!({ "rules": rules })).applied_to(&document, NOW).unwrap();
         let keys: Vec<_> =
             boosted["overrides"].as_array().unwrap().iter().map(|own| &own["key"]).collect();
         assert_eq!(keys, ["other", "for good", "vip"]);
         let other = Boost { key: "for good".to_owned(), ..boost(&json!({ "factor": 2 })) };
-        assert!(matches!(other.of(&document, NOW), Err(Error::Conflict(_))));
+        assert!(matches!(other.applied_to(&document, NOW), Err(Error::Conflict(_))));
     }
 
     #[test]
     fn the_end_is_after_now_and_at_most_31_days_away() {
         let document = json!({ "rules": [] });
-        let of = |until: &str| boost(&json!({ "factor": 2, "until": until })).of(&document, NOW);
+        let of =
+            |until: &str| boost(&json!({ "factor": 2, "until": until })).applied_to(&document, NOW);
         for until in
             ["2026-11-24T12:00:00Z", "2026-12-25T12:00:01Z", "1970-01-01T00:00:00Z", "soon"]
         {
@@ -220,7 +222,7 @@ mod tests {
             json!({ "factor": 1 }),
             json!({ "factor": 101 }),
         ] {
-            assert_eq!(pointer(boost(&fields).of(&document, NOW)), "/factor");
+            assert_eq!(pointer(boost(&fields).applied_to(&document, NOW)), "/factor");
         }
     }
 

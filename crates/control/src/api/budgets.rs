@@ -177,14 +177,14 @@ pub trait Budgets: Send + Sync + fmt::Debug {
     /// Checks that the store answers for `key` of `policy`; the share of this node does not count as an answer.
     fn check_store<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> StoreFuture<'a>;
     /// Returns the outcome of a request now, rule by rule; charges nothing.
-    fn explain(&self, asked: ToExplain) -> ExplainFuture<'_>;
+    fn explain(&self, question: ToExplain) -> ExplainFuture<'_>;
     /// Checks that a request can be decided: that a policy applies, and that its rules support checks.
     ///
     /// # Errors
     /// [`ExplainError`]; the store is not called.
-    fn check_try(&self, asked: &ToExplain) -> Result<(), ExplainError>;
+    fn check_try(&self, question: &ToExplain) -> Result<(), ExplainError>;
     /// Decides a request and charges it, as any other; returns the rules as they are after it.
-    fn try_one(&self, asked: ToExplain) -> ExplainFuture<'_>;
+    fn try_one(&self, question: ToExplain) -> ExplainFuture<'_>;
     /// Forgets what `key` has used of `policy`.
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
     /// Gives `key` permits of `policy` back, never above full.

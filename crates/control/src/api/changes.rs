@@ -20,7 +20,7 @@ const AT_ONCE_MINUTES: u64 = 10;
 
 /// Bytes that are sent for changes in one app: at once, and in an hour. Twice the largest body at once, and
 /// 384 MiB in a day.
-const BYTES_MAX: (u64, u64) = (16 << 20, 16 << 20);
+const BYTES_MAX: u64 = 16 << 20;
 
 /// Limiters of changes.
 #[derive(Debug)]
@@ -39,11 +39,11 @@ impl Changes {
     /// Creates limiters that allow this many changes of one account or token in a minute.
     pub(super) fn per_minute(per_minute: NonZeroU32, clock: &Arc<dyn Clock>) -> Self {
         let per_minute = u64::from(per_minute.get());
-        let rate = (AT_ONCE_MINUTES * per_minute, per_minute);
+        let at_once = AT_ONCE_MINUTES * per_minute;
         Self {
-            of_actor: limiter(rate, Micros::from_secs(60), clock),
+            of_actor: limiter(at_once, per_minute, Micros::from_secs(60), clock),
             per_minute,
-            bytes_of_app: limiter(BYTES_MAX, Micros::from_secs(60 * 60), clock),
+            bytes_of_app: limiter(BYTES_MAX, BYTES_MAX, Micros::from_secs(60 * 60), clock),
         }
     }
 
@@ -79,7 +79,7 @@ impl Changes {
             finding!(
                 "too_many_bytes_of_changes",
                 "limit reached: at most {max} bytes of changes an hour per app",
-                max = BYTES_MAX.1
+                max = BYTES_MAX
             )
         })
     }

@@ -25,8 +25,8 @@ impl DenialAudit {
         Self { limiter, unnoted: Mutex::default() }
     }
 
-    /// Returns how many entries of `who` were suppressed since the last one; none if this one is suppressed too.
-    pub(super) fn turn(&self, who: &str) -> Option<u64> {
+    /// Counts an entry of `who`: returns how many were suppressed since the last one; `None` if this one is suppressed too.
+    pub(super) fn suppressed(&self, who: &str) -> Option<u64> {
         let is_noted = self.limiter.check(who, Cost::ONE).allowed();
         let mut unnoted = self.unnoted.lock().unwrap_or_else(PoisonError::into_inner);
         if is_noted {

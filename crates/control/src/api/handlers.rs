@@ -33,11 +33,11 @@ pub(super) mod oidc {
     use crate::api::request::{ApiRequest, ApiResponse};
 
     pub(in crate::api) async fn login(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-        super::oidc_of(&ask.api).and_then(|never| match *never {})
+        super::oidc_of(&ask.api).map(|never| match *never {})
     }
 
     pub(in crate::api) async fn callback(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-        super::oidc_of(&ask.api).and_then(|never| match *never {})
+        super::oidc_of(&ask.api).map(|never| match *never {})
     }
 
     pub(in crate::api) async fn problem(_: ApiRequest) -> Result<ApiResponse, ApiProblem> {

@@ -13,7 +13,8 @@ use crate::catalog::KnownNames;
 pub(super) async fn named(
     api: &Api,
     actor: &Actor,
-    (route, params): (&Route, &RawPathParams),
+    route: &Route,
+    params: &RawPathParams,
     problem: ApiProblem,
 ) -> ApiProblem {
     let param = |name: &str| params.iter().find(|(param, _)| *param == name);

@@ -145,7 +145,7 @@ impl Api {
         budgets: Arc<dyn Budgets>,
     ) -> Self {
         let attempts = Attempts::new(&clock);
-        let noted = attempts::limiter((denial_audit::NOTED, denial_audit::NOTED), MINUTE, &clock);
+        let noted = attempts::limiter(denial_audit::NOTED, denial_audit::NOTED, MINUTE, &clock);
         let refused = DenialAudit::new(noted);
         Self {
             catalog,
@@ -244,7 +244,7 @@ impl Api {
             let api = self.clone();
             let answer = move |params: RawPathParams, request: Request| {
                 let api = api.clone();
-                async move { api.answer((route, *handler), &params, request).await }
+                async move { api.answer(route, *handler, &params, request).await }
             };
             router = router.route(&format!("{PREFIX}{}", route.path), on(route.filter(), answer));
         }
@@ -269,11 +269,12 @@ impl Api {
 
     async fn answer(
         &self,
-        (route, handler): (&'static Route, Handler),
+        route: &'static Route,
+        handler: Handler,
         params: &RawPathParams,
         request: Request,
     ) -> Response {
-        let answered = self.try_answer((route, handler), params, request).await;
+        let answered = self.try_answer(route, handler, params, request).await;
         let mut response = answered.unwrap_or_else(ApiProblem::respond);
         if route.action.writes() && response.status().is_success() {
             response.extensions_mut().insert(CatalogChanged);
@@ -287,7 +288,8 @@ impl Api {
 
     async fn try_answer(
         &self,
-        (route, handler): (&'static Route, Handler),
+        route: &'static Route,
+        handler: Handler,
         params: &RawPathParams,
         request: Request<Body>,
     ) -> Result<Response, ApiProblem> {
@@ -310,16 +312,16 @@ impl Api {
         let actor = ask.by.actor.clone();
         let answered = match ask.body_bytes() {
             0 => handled(route, handler, ask).await,
-            // A what-if has its turn already.
+            // A what-if has its slot already.
             _ if route.takes_log() => beside(None, handled(route, handler, ask)).await,
             length => {
-                let turn = self.work.turn_for(&ask.by.actor, length).await?;
-                beside(Some(turn), handled(route, handler, ask)).await
+                let slot = self.work.slot_for(&ask.by.actor, length).await?;
+                beside(Some(slot), handled(route, handler, ask)).await
             }
         };
         match answered {
             Ok(answer) => Ok(answer.respond()),
-            Err(problem) => Err(missing::named(self, &actor, (route, params), problem).await),
+            Err(problem) => Err(missing::named(self, &actor, route, params, problem).await),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::problem::ApiProblem;
 use sluicegate_policy::finding;
 
 use crate::access::{Actor, Token};
-use crate::catalog::LiveSession;
+use crate::catalog::{LiveSession, TokenUse};
 use crate::identity::{Secret, SecretKind};
 
 /// The cookie of a session. For its name, browsers keep it to this host, and to TLS except on loopback.
@@ -65,7 +65,9 @@ async fn machine(api: &Api, shown: &str) -> Result<Principal, ApiProblem> {
             false => unknown_token(),
         });
     };
-    api.catalog.record_tokens_used(&[(view.id.clone(), at / 60_000 * 60_000)]).await?;
+    api.catalog
+        .record_tokens_used(&[TokenUse { id: view.id.clone(), at: at / 60_000 * 60_000 }])
+        .await?;
     let token = Token { id: view.id, name: view.name, app: view.app, scopes: view.scopes };
     Ok(Principal { actor: Actor::Token(token), session: None, live: None })
 }

@@ -54,7 +54,7 @@ pub(super) const YAML: &str = "application/yaml";
 pub(super) const LOG: &str = "application/x-sluicegate-whatif";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Time after which a what-if that got no turn may be sent again, in seconds.
+/// Time after which a what-if that got no slot may be sent again, in seconds.
 const BUSY_S: u64 = 2;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -79,8 +79,8 @@ pub(super) struct ApiRequest {
     body: Bytes,
     /// The part of a body behind its first line, if it has a log.
     log: Bytes,
-    /// The permit to run a what-if.
-    turn: Option<OwnedSemaphorePermit>,
+    /// The slot of a what-if.
+    slot: Option<OwnedSemaphorePermit>,
     /// The permit to hold a long body in memory.
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -135,7 +135,7 @@ impl ApiRequest {
             question: format!("{} {}", head.method, head.uri),
             body: Bytes::new(),
             log: Bytes::new(),
-            turn: None,
+            slot: None,
             _room: None,
         }
     }
@@ -152,7 +152,7 @@ impl ApiRequest {
         if route.takes_log() {
             self.require_type(route)?;
             // Before the body, which takes memory.
-            self.turn = Some(turn(&self.api)?);
+            self.slot = Some(what_if_slot(&self.api)?);
         }
         let (most, wait_max) = match self.by.actor {
             Actor::Nobody => (BODY_OF_NOBODY_BYTES_MAX, BODY_WAIT_MAX),
@@ -221,7 +221,7 @@ impl ApiRequest {
     /// Audits an attempt that was refused, also of unauthenticated actors: a wrong password, for example. Attempts
     /// beyond a limit are only counted; the next entry has their number.
     pub(super) async fn audit_failed(&self, action: Action, app: Option<&str>, target: &str) {
-        let Some(unnoted) = self.api.refused.turn(&self.by.actor.key()) else { return };
+        let Some(unnoted) = self.api.refused.suppressed(&self.by.actor.key()) else { return };
         let catalog = &self.api.catalog;
         let noted = catalog
             .audit_denied_after(&self.by, action, AuditTarget::new(app, target), unnoted)
@@ -297,9 +297,9 @@ impl ApiRequest {
         &self.log
     }
 
-    /// Takes the permit to run a what-if, which ends when it is dropped.
-    pub(super) const fn take_turn(&mut self) -> Option<OwnedSemaphorePermit> {
-        self.turn.take()
+    /// Takes the slot of a what-if, which ends when it is dropped.
+    pub(super) const fn take_slot(&mut self) -> Option<OwnedSemaphorePermit> {
+        self.slot.take()
     }
 
     /// Splits the body into its first line and the log. Both are copies, so that a kept log does not keep the body.
@@ -396,8 +396,8 @@ fn object<'p>(path: &str, param: impl Fn(&str) -> &'p str) -> String {
     }
 }
 
-/// Takes the permit to run a what-if.
-fn turn(api: &Api) -> Result<OwnedSemaphorePermit, ApiProblem> {
+/// Takes the slot of a what-if.
+fn what_if_slot(api: &Api) -> Result<OwnedSemaphorePermit, ApiProblem> {
     Arc::clone(&api.comparing).try_acquire_owned().map_err(|_| {
         let problem = finding!(
             "whatif_busy",

@@ -14,7 +14,7 @@ use crate::catalog::{Fleet, FleetNode, NodeReport};
 /// Smallest offset of a clock that is returned: reports are ten seconds apart.
 const CLOCK_OFF_MIN_MS: i64 = 30_000;
 
-/// When new reports were seen, by node.
+/// Times at which new reports were seen, by node.
 #[derive(Debug, Default)]
 pub(super) struct Sightings(Mutex<HashMap<String, Sighting>>);
 
@@ -121,8 +121,8 @@ mod tests {
             };
             let nodes = seen_at.iter().enumerate().map(node).collect();
             let fleet = sightings.of(Fleet { revision: 1, nodes }, now, &[]);
-            let seen = fleet.nodes.iter().map(|node| (node.seen_ms_ago, node.clock_ahead_ms));
-            seen.collect::<Vec<_>>().try_into().expect("as many as there are nodes")
+            let times = fleet.nodes.iter().map(|node| (node.seen_ms_ago, node.clock_ahead_ms));
+            times.collect::<Vec<_>>().try_into().expect("as many as there are nodes")
         };
         looks.into_iter().map(look).collect()
     }

@@ -173,7 +173,7 @@ pub trait WhatIf: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`WhatIfError`].
-    fn compare(&self, asked: ToCompare) -> Result<Comparison, WhatIfError>;
+    fn compare(&self, question: ToCompare) -> Result<Comparison, WhatIfError>;
 }
 
 /// No what-if: the catalog alone.

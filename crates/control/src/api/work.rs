@@ -31,8 +31,8 @@ const LONG_MAX: usize = 1;
 /// Maximum number of short bodies that are worked on at a time, most of which wait for the database.
 const SHORT_MAX: usize = 32;
 
-/// Maximum time that a request waits for its turn: eight long bodies, one after the other.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Maximum time that a request waits for a slot: eight long bodies, one after the other.
+const SLOT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Maximum time of the work on one body: ten thousand policies take half a minute on a database that is a
 /// millisecond away.
@@ -43,9 +43,9 @@ pub(super) struct Work {
     bodies: Arc<Semaphore>,
     long: Arc<Semaphore>,
     short: Arc<Semaphore>,
-    /// Turns of unauthenticated requests, which do not take those of others.
+    /// Slots of unauthenticated requests, which do not take those of others.
     unknown: Arc<Semaphore>,
-    turn_wait_max: Duration,
+    slot_wait_max: Duration,
 }
 
 impl Default for Work {
@@ -55,7 +55,7 @@ impl Default for Work {
             long: Arc::new(Semaphore::new(LONG_MAX)),
             short: Arc::new(Semaphore::new(SHORT_MAX)),
             unknown: Arc::new(Semaphore::new(SHORT_MAX)),
-            turn_wait_max: TURN_WAIT_MAX,
+            slot_wait_max: SLOT_WAIT_MAX,
         }
     }
 }
@@ -66,14 +66,14 @@ impl Work {
     /// # Errors
     /// 503 if there is none in time.
     pub(super) async fn room(&self) -> Result<OwnedSemaphorePermit, ApiProblem> {
-        self.turn(&self.bodies).await
+        self.slot(&self.bodies).await
     }
 
-    /// Takes the right to work on a body of `length` bytes that `actor` sent.
+    /// Takes a slot for work on a body of `length` bytes that `actor` sent.
     ///
     /// # Errors
-    /// 503 if no turn is free in time.
-    pub(super) async fn turn_for(
+    /// 503 if no slot is free in time.
+    pub(super) async fn slot_for(
         &self,
         actor: &Actor,
         length: usize,
@@ -83,30 +83,30 @@ impl Work {
             _ if length > LONG_BODY_BYTES => &self.long,
             _ => &self.short,
         };
-        self.turn(of).await
+        self.slot(of).await
     }
 
-    async fn turn(&self, of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiProblem> {
-        match timeout(self.turn_wait_max, Arc::clone(of).acquire_owned()).await {
-            Ok(Ok(turn)) => Ok(turn),
+    async fn slot(&self, of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiProblem> {
+        match timeout(self.slot_wait_max, Arc::clone(of).acquire_owned()).await {
+            Ok(Ok(slot)) => Ok(slot),
             _ => Err(Error::Busy.into()),
         }
     }
 }
 
-/// Does `work` on a thread that answers no requests, and gives `turn` back at its end. It ends at its next wait
+/// Does `work` on a thread that answers no requests, and gives `slot` back at its end. It ends at its next wait
 /// when this is dropped.
 ///
 /// # Errors
 /// Those of the work, and 503 if it takes too long.
 pub(super) async fn beside(
-    turn: Option<OwnedSemaphorePermit>,
+    slot: Option<OwnedSemaphorePermit>,
     work: impl Future<Output = Result<ApiResponse, ApiProblem>> + Send + 'static,
 ) -> Result<ApiResponse, ApiProblem> {
     let (asking, gone) = oneshot::channel::<Infallible>();
     let runtime = Handle::current();
     let working = spawn_blocking(move || {
-        let _turn = turn;
+        let _slot = slot;
         runtime.block_on(async {
             select! {
                 biased;
@@ -131,9 +131,9 @@ fn too_slow() -> ApiProblem {
 
 #[cfg(test)]
 impl Work {
-    /// Takes every turn of this work until the permits are dropped; other requests are refused at once.
+    /// Takes every slot of this work until the permits are dropped; other requests are refused at once.
     pub(super) fn occupied() -> (Self, Vec<OwnedSemaphorePermit>) {
-        let work = Self { turn_wait_max: Duration::ZERO, ..Self::default() };
+        let work = Self { slot_wait_max: Duration::ZERO, ..Self::default() };
         let all = |of: &Arc<Semaphore>, count: usize| {
             let count = u32::try_from(count).expect("it is small");
             Arc::clone(of).try_acquire_many_owned(count).expect("nobody else has any")
@@ -208,10 +208,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_route_that_takes_a_body_waits_for_its_turn_and_refuses_when_there_is_none() {
+    async fn every_route_that_takes_a_body_waits_for_a_slot_and_refuses_when_there_is_none() {
         let folder = TempDir::new().unwrap();
         let (free, cookie) = stage(&folder).await;
-        let (work, turns) = Work::occupied();
+        let (work, slots) = Work::occupied();
         let what_if = Arc::clone(&free.comparing).try_acquire_owned().unwrap();
         let busy = Api { work: Arc::new(work), ..free };
         let takers = || ROUTES.iter().map(|(route, _)| route).filter(|route| route.asks.is_some());
@@ -229,7 +229,7 @@ mod tests {
                 assert_eq!(problem["code"], code, "{what}");
             }
         }
-        drop((turns, what_if));
+        drop((slots, what_if));
         for route in takers() {
             let response = ask(&busy, &cookie, route, 1).await;
             let what = format!("{} {}", route.method, route.path);
@@ -238,16 +238,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_of_a_request_that_is_dropped_ends_and_gives_its_turn_back() {
-        let work = Work { turn_wait_max: Duration::from_secs(60), ..Work::default() };
+    async fn work_of_a_request_that_is_dropped_ends_and_gives_its_slot_back() {
+        let work = Work { slot_wait_max: Duration::from_secs(60), ..Work::default() };
         for _ in 0..SHORT_MAX {
-            let turn = work.turn_for(&Actor::Operator, 1).await.unwrap();
-            let never = beside(Some(turn), std::future::pending());
+            let slot = work.slot_for(&Actor::Operator, 1).await.unwrap();
+            let never = beside(Some(slot), std::future::pending());
             assert!(timeout(Duration::from_millis(1), never).await.is_err());
         }
         // All of them come back.
         for _ in 0..2 * SHORT_MAX {
-            drop(work.turn_for(&Actor::Operator, 1).await.unwrap());
+            drop(work.slot_for(&Actor::Operator, 1).await.unwrap());
         }
         assert!(Arc::clone(&work.short).try_acquire_many_owned(1).is_ok());
     }

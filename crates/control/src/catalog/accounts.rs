@@ -37,6 +37,19 @@ pub struct AccountView {
     pub last_sign_in_at: Option<i64>,
 }
 
+/// A new password of one's own account.
+#[derive(Clone, Copy, Debug)]
+pub struct PasswordChange<'a> {
+    /// Name of the account.
+    pub account: &'a str,
+    /// The version of the account when the old password was verified.
+    pub version: i64,
+    /// Hash of the new password.
+    pub hash: &'a str,
+    /// Hash of the secret of the session that begins.
+    pub session: &'a str,
+}
+
 /// An account to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAccount<'n> {
@@ -238,18 +251,16 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// Sets a new password of one's own account, which had this `version` when the old one was verified.
-    /// All sessions end, and one begins whose secret has the hash `session`.
+    /// Sets a new password of one's own account. All sessions end, and one begins.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`].
     pub async fn change_password(
         &self,
         by: &ChangeContext,
-        (name, version): (&str, i64),
-        hash: &str,
-        session: &str,
+        new: &PasswordChange<'_>,
     ) -> Result<(), Error> {
+        let PasswordChange { account: name, version, hash, session } = *new;
         let mut change = begin!(self, by);
         let account = locked(&mut change, name).await?;
         is_version(version, account.version)?;

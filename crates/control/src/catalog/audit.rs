@@ -49,9 +49,9 @@ impl Catalog {
         let limit = page.limit_of_documents();
         let EntryFilter { actor, action, target, outcome, since, until } = &filter.entry;
         let outcome = outcome.map_or("", AuditOutcome::name);
-        let asked = [actor, action, target, outcome].into_iter();
+        let texts = [actor, action, target, outcome].into_iter();
         let mut values: Vec<SqlValue> =
-            asked.flat_map(|text| [SqlValue::from(text), text.into()]).collect();
+            texts.flat_map(|text| [SqlValue::from(text), text.into()]).collect();
         let span = [since.unwrap_or(0), until.unwrap_or(i64::MAX), before, limit];
         values.extend(span.map(SqlValue::from));
         let rows = match &filter.app {

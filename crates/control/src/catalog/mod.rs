@@ -7,7 +7,7 @@
 //! | `apps`, `accounts`, `policies`, `tokens`, `sessions` | the stored objects |
 //! | `external` | the accounts of people who sign in with OpenID Connect |
 //! | `policy_apps` | the apps that each policy names |
-//! | `publish` | the changes for nodes |
+//! | `published` | what nodes read: the content of the catalog, or its changes |
 //! | `seed` | the content of a new catalog |
 //! | `nodes`, `traffic` | the state of nodes, and their counts |
 //! | `overview` | summaries of apps, and search |
@@ -23,7 +23,7 @@ mod nodes;
 mod overview;
 mod policies;
 mod policy_apps;
-mod publish;
+mod published;
 mod seed;
 mod sessions;
 mod tokens;
@@ -43,7 +43,7 @@ use crate::limits::{
 use sluicegate_policy::finding;
 
 pub(crate) use accounts::is_account_name;
-pub use accounts::{AccountChange, AccountView, NewAccount};
+pub use accounts::{AccountChange, AccountView, NewAccount, PasswordChange};
 pub use apps::{App, Member, RoleOrigin};
 pub use external::ExternalIdentity;
 pub use nodes::{Fleet, FleetNode, Node, NodeReport, StoreReport};
@@ -55,10 +55,10 @@ pub use policies::{
 };
 pub(crate) use policies::{POLICY_SCHEMA, policy_schema};
 use policy_apps::fill_policy_apps;
-pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
+pub use published::{PublishedCatalog, PublishedPolicy, PublishedToken};
 pub(crate) use sessions::RecentAddresses;
 pub use sessions::{KeptPassword, LiveSession, NewSession, SessionSpans, SessionView};
-pub use tokens::{NewToken, TokenView};
+pub use tokens::{NewToken, TokenUse, TokenView};
 pub use traffic::{Mark, NodeBucket, PolicyChange};
 
 /// The catalog in a database.

@@ -88,7 +88,7 @@ pub struct PolicyView {
     pub revision: i64,
 }
 
-/// A policy of an app, at the version that the author of a change has read.
+/// A policy of an app, at the version that the author of a change has read, or restores.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyAt<'a> {
     app: &'a str,
@@ -355,17 +355,17 @@ impl Catalog {
         change.commit(after).await
     }
 
-    /// Restores a deleted policy of an app from an earlier version, as a new version in this state.
+    /// Restores a deleted policy of an app from the version in `at`, as a new version in this state.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Taken`] if it is not deleted, [`Error::Warned`], [`Error::TooMany`].
     pub async fn restore_policy(
         &self,
         by: &ChangeContext,
-        (app, policy): (&str, &str),
-        to: i64,
+        at: &PolicyAt<'_>,
         state: PolicyState,
     ) -> Result<PolicyView, Error> {
+        let PolicyAt { app, policy, version } = *at;
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
         let row = change.rows.row(policies!("name = ?"), &[policy.into()]).await?;
@@ -376,7 +376,7 @@ impl Catalog {
         if before.state != PolicyState::Deleted {
             return Err(Error::Taken);
         }
-        let to = version_of(&mut change, policy, to).await?;
+        let to = version_of(&mut change, policy, version).await?;
         let read = read(&to.document)?;
         take_place(&mut change, app).await?;
         let to = PolicyTarget { document: &to.document, state, policy: Some(&read), key: None };

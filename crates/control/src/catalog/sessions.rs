@@ -76,9 +76,9 @@ impl RecentAddresses {
         &'k self,
         network: impl Fn(&'k str) -> Cow<'k, str>,
     ) -> impl Iterator<Item = Cow<'k, str>> {
-        let mut seen = BTreeSet::new();
+        let mut found = BTreeSet::new();
         let networks = self.0.iter().map(move |(_, source)| network(source));
-        networks.filter(move |network| seen.insert(network.clone()))
+        networks.filter(move |network| found.insert(network.clone()))
     }
 
     /// Returns whether this is the hash of one of its sessions.
@@ -108,9 +108,9 @@ pub struct SessionView {
 pub struct LiveSession {
     /// The id of the account.
     pub account: String,
-    /// When it ends unless it is used, in milliseconds since 1970.
+    /// Time at which it ends unless it is used, in milliseconds since 1970.
     pub idle_until: i64,
-    /// When it ends in any case, in milliseconds since 1970.
+    /// Time at which it ends in any case, in milliseconds since 1970.
     pub ends_at: i64,
 }
 

@@ -13,6 +13,15 @@ use crate::error::Error;
 use crate::limits::{TOKENS_MAX, TOKENS_OF_NAME_MAX};
 use sluicegate_policy::finding;
 
+/// A use of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenUse {
+    /// Id of the token.
+    pub id: String,
+    /// Time of the use, ms since 1970.
+    pub at: i64,
+}
+
 /// A token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Token)]
@@ -226,8 +235,8 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn record_tokens_used(&self, used: &[(String, i64)]) -> Result<(), Error> {
-        for (id, at) in used {
+    pub async fn record_tokens_used(&self, used: &[TokenUse]) -> Result<(), Error> {
+        for TokenUse { id, at } in used {
             let sql = "UPDATE tokens SET used_at = ? WHERE id = ? AND COALESCE(used_at, 0) < ?";
             self.db.run(sql, &[(*at).into(), id.into(), (*at).into()]).await?;
         }

@@ -36,6 +36,7 @@ impl CatalogAddress {
                 let path = url.file().unwrap_or_else(|| options.get_filename().to_owned());
                 format!("sqlite:{}", encoded(&path.to_string_lossy()))
             }
+            #[cfg(feature = "mysql")]
             Url::MySql(options) => {
                 let database = encoded(options.get_database().unwrap_or_default());
                 match options.get_socket() {
@@ -48,6 +49,7 @@ impl CatalogAddress {
                     }
                 }
             }
+            #[cfg(feature = "postgres")]
             Url::Postgres(options) => {
                 // The server takes the name of the user for that of the database.
                 let database = options.get_database().unwrap_or_else(|| options.get_username());
@@ -74,7 +76,7 @@ impl Url {
     /// Returns the file of a SQLite database, which need not exist; none if it is in memory, or on a server. The path
     /// is absolute and without symbolic links.
     pub fn file(&self) -> Option<PathBuf> {
-        let Self::Sqlite(options) = self else { return None };
+        let options = self.sqlite()?;
         let path = options.get_filename();
         let is_elsewhere = |path: &str| path.starts_with("file:") || path == ":memory:";
         if path.to_str().is_some_and(is_elsewhere) {
@@ -109,6 +111,7 @@ impl fmt::Display for CatalogAddress {
 }
 
 /// A host as it stands in a URL: in small letters, unless it is the folder of a socket.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 fn host(host: &str) -> String {
     if host.starts_with('/') {
         return host.replace('/', "%2F");

@@ -1,12 +1,13 @@
 //! Values that are bound to statements, and rows that they find, for each of the databases.
 
 use sqlx::error::ErrorKind;
-use sqlx::mysql::{MySqlArguments, MySqlDatabaseError, MySqlRow};
-use sqlx::postgres::{PgArguments, PgRow};
+#[cfg(feature = "mysql")]
+use sqlx::mysql::{MySql, MySqlArguments, MySqlDatabaseError, MySqlRow};
+#[cfg(feature = "postgres")]
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{
-    Arguments, AssertSqlSafe, Database, Decode, Executor, IntoArguments, MySql, Postgres, Row as _,
-    SqlSafeStr, SqlStr, Sqlite, Type, raw_sql,
+    Arguments, Database, Executor, IntoArguments, Row as _, SqlSafeStr, SqlStr, Sqlite, raw_sql,
 };
 use tokio::time::timeout;
 
@@ -26,26 +27,36 @@ pub(crate) enum SqlValue<'v> {
 /// A row that was found, with its columns by position.
 pub(crate) enum Row {
     Sqlite(SqliteRow),
+    #[cfg(feature = "mysql")]
     MySql(MySqlRow),
+    #[cfg(feature = "postgres")]
     Postgres(PgRow),
 }
 
 /// A type of columns in all of the databases.
-pub(crate) trait Column:
-    for<'r> Decode<'r, Sqlite>
-    + Type<Sqlite>
-    + for<'r> Decode<'r, MySql>
-    + Type<MySql>
-    + for<'r> Decode<'r, Postgres>
-    + Type<Postgres>
-{
+pub(crate) trait Column: Sized {
+    /// Returns the column at `place` of `row`, counted from 0.
+    fn of(row: &Row, place: usize) -> Result<Self, sqlx::Error>;
 }
 
-impl Column for i64 {}
-impl Column for String {}
-impl Column for Vec<u8> {}
-impl Column for Option<i64> {}
-impl Column for Option<String> {}
+/// Implements [`Column`] for each type.
+macro_rules! columns {
+    ($($type:ty),+) => {
+        $(impl Column for $type {
+            fn of(row: &Row, place: usize) -> Result<Self, sqlx::Error> {
+                match row {
+                    Row::Sqlite(row) => row.try_get(place),
+                    #[cfg(feature = "mysql")]
+                    Row::MySql(row) => row.try_get(place),
+                    #[cfg(feature = "postgres")]
+                    Row::Postgres(row) => row.try_get(place),
+                }
+            }
+        })+
+    };
+}
+
+columns!(i64, String, Vec<u8>, Option<i64>, Option<String>);
 
 /// A database, with its differences from the others.
 pub(crate) trait Dialect: Database {
@@ -138,10 +149,13 @@ macro_rules! dialect {
 }
 
 dialect!(Sqlite, SqliteArguments, "BEGIN IMMEDIATE", SqlSafeStr::into_sql_str);
+#[cfg(feature = "mysql")]
 dialect!(MySql, MySqlArguments, "BEGIN", SqlSafeStr::into_sql_str);
+#[cfg(feature = "postgres")]
 dialect!(Postgres, PgArguments, "BEGIN", numbered);
 
 /// Returns `sql` with numbered placeholders, as PostgreSQL needs them. No statement of ours has a `?` in a text.
+#[cfg(feature = "postgres")]
 fn numbered(sql: &'static str) -> SqlStr {
     let mut parts = sql.split('?');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -149,7 +163,7 @@ fn numbered(sql: &'static str) -> SqlStr {
         text.push_str(&format!("${}", place + 1));
         text.push_str(part);
     }
-    AssertSqlSafe(text).into_sql_str()
+    sqlx::AssertSqlSafe(text).into_sql_str()
 }
 
 async fn rows<'e, D>(
@@ -187,11 +201,7 @@ where
 impl Row {
     /// Returns the column at `place`, counted from 0.
     pub(crate) fn get<T: Column>(&self, place: usize) -> Result<T, Error> {
-        Ok(match self {
-            Self::Sqlite(row) => row.try_get(place)?,
-            Self::MySql(row) => row.try_get(place)?,
-            Self::Postgres(row) => row.try_get(place)?,
-        })
+        Ok(T::of(self, place)?)
     }
 
     /// Returns the column at `place` as a truth value.
@@ -254,10 +264,7 @@ impl From<sqlx::Error> for Error {
 /// and PostgreSQL names lines of its own source.
 pub(super) fn problem(error: &sqlx::Error) -> String {
     let Some(known) = error.as_database_error() else { return error.to_string() };
-    let code = match known.try_downcast_ref::<MySqlDatabaseError>() {
-        Some(error) => error.number().to_string(),
-        None => known.code().unwrap_or_default().into_owned(),
-    };
+    let code = number(known).unwrap_or_else(|| known.code().unwrap_or_default().into_owned());
     let advice = match &*code {
         "42501" => {
             "; give the user the rights: `GRANT ALL ON SCHEMA public TO USER`, or make it the owner of the database"
@@ -270,6 +277,18 @@ pub(super) fn problem(error: &sqlx::Error) -> String {
         _ => "",
     };
     format!("{}{advice}", known.message())
+}
+
+/// The number of an error of MySQL, whose code is that of a whole class.
+#[cfg(feature = "mysql")]
+fn number(known: &dyn sqlx::error::DatabaseError) -> Option<String> {
+    known.try_downcast_ref::<MySqlDatabaseError>().map(|error| error.number().to_string())
+}
+
+/// None, as no error is MySQL's.
+#[cfg(not(feature = "mysql"))]
+fn number(_: &dyn sqlx::error::DatabaseError) -> Option<String> {
+    None
 }
 
 impl From<tokio::time::error::Elapsed> for Error {

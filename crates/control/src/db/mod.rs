@@ -1,13 +1,16 @@
 //! The one module that knows databases: three of them, by one text of SQL.
 //!
 //! Statements are written with `?` for what is bound and use what all three have: whole numbers, texts,
-//! no `RETURNING`. The differences are in this folder.
+//! no `RETURNING`. The differences are in this folder. SQLite is in each build, the others are features.
 
 mod address;
 mod connection;
 mod dialect;
 mod migrate;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod open_file;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod url;
@@ -15,10 +18,16 @@ mod writes;
 
 use std::time::Duration;
 
+#[cfg(feature = "mysql")]
+use sqlx::MySql;
+#[cfg(feature = "postgres")]
+use sqlx::Postgres;
+#[cfg(feature = "mysql")]
 use sqlx::mysql::MySqlPoolOptions;
+#[cfg(feature = "postgres")]
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::SqlitePoolOptions;
-use sqlx::{ConnectOptions, MySql, Pool, Postgres, Sqlite};
+use sqlx::{ConnectOptions, Pool, Sqlite};
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -54,14 +63,18 @@ pub(crate) struct Db {
 #[derive(Clone, Debug)]
 enum DbPool {
     Sqlite(Pool<Sqlite>),
+    #[cfg(feature = "mysql")]
     MySql(Pool<MySql>),
+    #[cfg(feature = "postgres")]
     Postgres(Pool<Postgres>),
 }
 
 /// Statements that are committed together, or rolled back if this is dropped.
 pub(crate) enum Transaction {
     Sqlite(Borrowed<Sqlite>),
+    #[cfg(feature = "mysql")]
     MySql(Borrowed<MySql>),
+    #[cfg(feature = "postgres")]
     Postgres(Borrowed<Postgres>),
 }
 
@@ -70,7 +83,9 @@ macro_rules! each {
     ($type:ident, $of:expr, $inner:ident => $do:expr) => {
         match $of {
             $type::Sqlite($inner) => $do,
+            #[cfg(feature = "mysql")]
             $type::MySql($inner) => $do,
+            #[cfg(feature = "postgres")]
             $type::Postgres($inner) => $do,
         }
     };
@@ -118,12 +133,14 @@ impl Db {
                 let pool = connected(pool.connect_with(options.clone()).await, options).await;
                 DbPool::Sqlite(pool.map_err(|error| url::explained(url, error))?)
             }
+            #[cfg(feature = "mysql")]
             Url::MySql(options) => {
                 let pool = MySqlPoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
                 DbPool::MySql(connected(pool.connect_with(options.clone()).await, options).await?)
             }
+            #[cfg(feature = "postgres")]
             Url::Postgres(options) => {
                 let pool = PgPoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
@@ -140,7 +157,9 @@ impl Db {
         written(self.check_file())?;
         written(match &self.pool {
             DbPool::Sqlite(pool) => Borrowed::begin(pool).await.map(Transaction::Sqlite),
+            #[cfg(feature = "mysql")]
             DbPool::MySql(pool) => Borrowed::begin(pool).await.map(Transaction::MySql),
+            #[cfg(feature = "postgres")]
             DbPool::Postgres(pool) => Borrowed::begin(pool).await.map(Transaction::Postgres),
         })
     }

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+#[cfg(feature = "mysql")]
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+#[cfg(feature = "postgres")]
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
@@ -23,9 +25,11 @@ const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
 pub enum Url {
     /// `sqlite:PATH`: a file, which only [`create`](Self::create) creates.
     Sqlite(SqliteConnectOptions),
-    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, MariaDB as well.
+    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, MariaDB as well. Feature `mysql`.
+    #[cfg(feature = "mysql")]
     MySql(MySqlConnectOptions),
-    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`. Feature `postgres`.
+    #[cfg(feature = "postgres")]
     Postgres(PgConnectOptions),
 }
 
@@ -34,7 +38,9 @@ impl Url {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "sqlite",
+            #[cfg(feature = "mysql")]
             Self::MySql(_) => "mysql",
+            #[cfg(feature = "postgres")]
             Self::Postgres(_) => "postgres",
         }
     }
@@ -42,22 +48,36 @@ impl Url {
     /// Returns whether others on the network can read the connection, or pose as the database: it is on another
     /// machine, and its certificate and its name are not verified.
     pub fn is_open(&self) -> bool {
-        let (host, is_socket, is_verified) = match self {
-            Self::Sqlite(_) => return false,
+        let server: Option<(&str, bool, bool)> = match self {
+            Self::Sqlite(_) => None,
+            #[cfg(feature = "mysql")]
             Self::MySql(options) => {
                 let mode = options.get_ssl_mode();
                 let verified = matches!(mode, MySqlSslMode::VerifyIdentity);
-                (options.get_host(), options.get_socket().is_some(), verified)
+                Some((options.get_host(), options.get_socket().is_some(), verified))
             }
+            #[cfg(feature = "postgres")]
             Self::Postgres(options) => {
                 let mode = options.get_ssl_mode();
                 let verified = matches!(mode, PgSslMode::VerifyFull);
-                (options.get_host(), options.get_socket().is_some(), verified)
+                Some((options.get_host(), options.get_socket().is_some(), verified))
             }
         };
+        let Some((host, is_socket, is_verified)) = server else { return false };
         let address = host.trim_matches(['[', ']']).parse();
         let is_here = address.is_ok_and(|address: IpAddr| address.is_loopback());
         !(is_here || is_socket || is_verified || host == "localhost" || host.starts_with('/'))
+    }
+
+    /// The options of SQLite, if the database is one.
+    pub(super) const fn sqlite(&self) -> Option<&SqliteConnectOptions> {
+        match self {
+            Self::Sqlite(options) => Some(options),
+            #[cfg(feature = "mysql")]
+            Self::MySql(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
+        }
     }
 
     /// Returns whether the file of a SQLite database does not exist.
@@ -71,7 +91,7 @@ impl Url {
     /// # Errors
     /// [`Error::Database`] if it cannot be created.
     pub fn create(&self) -> Result<(), Error> {
-        let Self::Sqlite(options) = self else { return Ok(()) };
+        let Some(options) = self.sqlite() else { return Ok(()) };
         let path = options.get_filename();
         if path.to_str().is_some_and(|path| path.starts_with("file:") || path == ":memory:") {
             // It is in memory, or given in another way.
@@ -94,13 +114,9 @@ impl Url {
 
     /// Returns the URL for reading: the file of a SQLite database is opened read-only.
     pub(super) fn to_look(&self) -> Self {
-        match self {
-            Self::Sqlite(options) => {
-                let look = SqliteConnectOptions::new().filename(options.get_filename());
-                Self::Sqlite(look.read_only(true).busy_timeout(BUSY_WAIT_MAX))
-            }
-            other => other.clone(),
-        }
+        let Some(options) = self.sqlite() else { return self.clone() };
+        let look = SqliteConnectOptions::new().filename(options.get_filename());
+        Self::Sqlite(look.read_only(true).busy_timeout(BUSY_WAIT_MAX))
     }
 }
 
@@ -155,11 +171,17 @@ impl FromStr for Url {
                         .synchronous(SqliteSynchronous::Full),
                 )
             }
+            #[cfg(feature = "mysql")]
             "mysql" | "mariadb" => Self::MySql(MySqlConnectOptions::from_str(text).map_err(wrong)?),
+            #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => {
                 check_parameters(text)?;
                 Self::Postgres(PgConnectOptions::from_str(text).map_err(wrong)?)
             }
+            #[cfg(not(feature = "mysql"))]
+            "mysql" | "mariadb" => return Err(not_built_in("MySQL", "mysql")),
+            #[cfg(not(feature = "postgres"))]
+            "postgres" | "postgresql" => return Err(not_built_in("PostgreSQL", "postgres")),
             _ => {
                 let problem = "expected `sqlite:PATH`, `mysql://…` or `postgres://…`";
                 return Err(Error::Database(problem.to_owned()));
@@ -168,7 +190,16 @@ impl FromStr for Url {
     }
 }
 
+/// The error of a URL whose database this build does not have.
+#[cfg(not(all(feature = "mysql", feature = "postgres")))]
+fn not_built_in(database: &str, feature: &str) -> Error {
+    Error::Database(format!(
+        "{database} is not built in: build with the feature `{feature}`, or use `sqlite:PATH`"
+    ))
+}
+
 /// Parameters of `postgres://…?NAME=VALUE` that the library knows. It logs others, with their values.
+#[cfg(feature = "postgres")]
 const POSTGRES_PARAMETERS: [&str; 18] = [
     "application_name",
     "dbname",
@@ -216,6 +247,7 @@ fn ssl_mode_problem(scheme: &str, text: &str) -> Option<String> {
 }
 
 /// Checks that all parameters of a URL are known. The error repeats none: a password may stand in its place.
+#[cfg(feature = "postgres")]
 fn check_parameters(url: &str) -> Result<(), Error> {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let query = query.split('#').next().unwrap_or_default();

@@ -43,13 +43,12 @@ impl Oidc {
     ///
     /// # Errors
     /// Always.
-    #[expect(clippy::needless_pass_by_value, reason = "as with the feature")]
     pub fn new(_: OidcProviderConfig) -> Result<Self, crate::Error> {
         Err(crate::Error::invalid(
             "/issuer",
             sluicegate_policy::finding!(
                 "no_oidc",
-                "not supported: built without the feature `oidc`"
+                "OpenID Connect is not built in: build with the feature `oidc`"
             ),
         ))
     }

@@ -40,8 +40,8 @@ impl Follower {
         let Some((held, news)) = CatalogSnapshot::read(&self.copy)? else {
             return Ok(CatalogDelta::default());
         };
-        let seen = self.held.catalog();
-        if !seen.is_empty() && held.catalog() != seen {
+        let catalog = self.held.catalog();
+        if !catalog.is_empty() && held.catalog() != catalog {
             let problem = format!("{}: it belongs to another catalog", self.copy.path.display());
             return Err(Error::Damaged(problem));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use crate::access::Scope;
-use crate::catalog::PublishedToken;
+use crate::catalog::{PublishedToken, TokenUse};
 use crate::identity::Secret;
 
 /// Longest secret that is hashed, in bytes; ours have 68, and clients must not cause work with long ones.
@@ -29,7 +29,7 @@ pub struct CachedToken {
     /// The minute since 1970 in which it was last used here; 0: in none.
     used: AtomicI64,
     /// The latest such minute that was reported; 0: none.
-    told: AtomicI64,
+    reported: AtomicI64,
 }
 
 /// SHA-256 of a secret.
@@ -55,24 +55,20 @@ impl Tokens {
         self.by_hash.get(&token.hash)
     }
 
-    /// Returns the `wanted` tokens that were used since the last report, and when (ms since 1970, give or take a
+    /// Returns the `wanted` tokens that were used since the last report, with the last use of each (give or take a
     /// minute): at most `count_max`, those with the oldest report first. They count as reported then.
-    pub fn used(
-        &self,
-        count_max: usize,
-        wanted: impl Fn(&CachedToken) -> bool,
-    ) -> Vec<(String, i64)> {
+    pub fn used(&self, count_max: usize, wanted: impl Fn(&CachedToken) -> bool) -> Vec<TokenUse> {
         let mut news: Vec<_> = self
             .by_hash
             .values()
-            .map(|token| (token.told.load(Relaxed), token.used.load(Relaxed), token))
-            .filter(|(told, used, token)| used > told && wanted(token))
+            .map(|token| (token.reported.load(Relaxed), token.used.load(Relaxed), token))
+            .filter(|(reported, used, token)| used > reported && wanted(token))
             .collect();
-        news.sort_unstable_by_key(|(told, ..)| *told);
+        news.sort_unstable_by_key(|(reported, ..)| *reported);
         news.truncate(count_max);
         let tell = |(_, used, token): (_, i64, &Arc<CachedToken>)| {
-            token.told.store(used, Relaxed);
-            (token.published.id.clone(), used * MARK_MS)
+            token.reported.store(used, Relaxed);
+            TokenUse { id: token.published.id.clone(), at: used * MARK_MS }
         };
         news.into_iter().map(tell).collect()
     }
@@ -92,14 +88,15 @@ impl CachedToken {
     /// Creates a token; `None` if its hash is invalid, so that no secret can match it.
     pub(super) fn new(published: PublishedToken) -> Option<Self> {
         let hash = hash(&published.hash)?;
-        Some(Self { published, hash, used: AtomicI64::new(0), told: AtomicI64::new(0) })
+        Some(Self { published, hash, used: AtomicI64::new(0), reported: AtomicI64::new(0) })
     }
 
     /// Takes over the last use of `before`.
     pub(super) fn in_place_of(self, before: &Self) -> Self {
-        let Self { published, hash, used: _, told: _ } = self;
-        let [used, told] = [&before.used, &before.told].map(|mark| mark.load(Relaxed).into());
-        Self { published, hash, used, told }
+        let Self { published, hash, used: _, reported: _ } = self;
+        let [used, reported] =
+            [&before.used, &before.reported].map(|mark| mark.load(Relaxed).into());
+        Self { published, hash, used, reported }
     }
 
     /// Returns the token as it was published.
@@ -220,12 +217,18 @@ mod tests {
         assert_eq!(tokens.used(9, all), []);
         mark("a", MINUTE);
         mark("a", MINUTE - 1);
-        assert_eq!(tokens.used(9, all), [("id-a".to_owned(), MINUTE * MARK_MS)]);
+        assert_eq!(tokens.used(9, all), [TokenUse { id: "id-a".to_owned(), at: MINUTE * MARK_MS }]);
         assert_eq!(tokens.used(9, all), []);
         mark("a", MINUTE + 1);
         mark("b", MINUTE + 1);
         assert_eq!(tokens.used(9, |token| token.id() == "id-c"), []);
-        assert_eq!(tokens.used(1, all), [("id-b".to_owned(), (MINUTE + 1) * MARK_MS)]);
-        assert_eq!(tokens.used(1, all), [("id-a".to_owned(), (MINUTE + 1) * MARK_MS)]);
+        assert_eq!(
+            tokens.used(1, all),
+            [TokenUse { id: "id-b".to_owned(), at: (MINUTE + 1) * MARK_MS }]
+        );
+        assert_eq!(
+            tokens.used(1, all),
+            [TokenUse { id: "id-a".to_owned(), at: (MINUTE + 1) * MARK_MS }]
+        );
     }
 }

@@ -90,27 +90,27 @@ pub(in crate::api) async fn explain_request(ask: ApiRequest) -> Result<ApiRespon
 }
 
 async fn explained(ask: &ApiRequest, policy: Option<String>) -> Result<ApiResponse, ApiProblem> {
-    let asked = to_explain(ask, policy)?;
-    explanation(ask.api.budgets.explain(asked).await)
+    let question = to_explain(ask, policy)?;
+    explanation(ask.api.budgets.explain(question).await)
 }
 
 /// Decides and charges a request, to show its outcome.
 pub(in crate::api) async fn try_one(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, policy) = ask.policy();
     let policy = ask.api.catalog.policy(app, policy).await?.name;
-    let asked = to_explain(&ask, Some(policy))?;
-    let key = asked.key.clone().unwrap_or_default();
-    let noted = KeyChange { action: Action::TryKey, key: &key, permits: Some(asked.cost) };
-    if let Err(error) = ask.api.budgets.check_try(&asked) {
+    let question = to_explain(&ask, Some(policy))?;
+    let key = question.key.clone().unwrap_or_default();
+    let noted = KeyChange { action: Action::TryKey, key: &key, permits: Some(question.cost) };
+    if let Err(error) = ask.api.budgets.check_try(&question) {
         if matches!(error, ExplainError::Unavailable(_)) && !ask.by.dry_run {
             noted.audit_failed(&ask).await?;
         }
         return explanation(Err(error));
     }
     if ask.by.dry_run || !noted.audit(&ask).await? {
-        return explanation(ask.api.budgets.explain(asked).await);
+        return explanation(ask.api.budgets.explain(question).await);
     }
-    let tried = ask.api.budgets.try_one(asked).await;
+    let tried = ask.api.budgets.try_one(question).await;
     if tried.is_err() {
         ask.api.catalog.forget_request(&ask.by).await?;
         noted.audit_failed(&ask).await?;

@@ -70,8 +70,9 @@ fn on_page(
 async fn begin(ask: &ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
     api.attempts.begin(&ask.by.source)?;
-    let begun = oidc.begin(ask.session.as_deref(), ask.by.at).await.map_err(said)?;
-    let no_location = || said(SignInError::Unbelievable("invalid authorization URL".to_owned()));
+    let begun = oidc.begin(ask.session.as_deref(), ask.by.at).await.map_err(problem_of)?;
+    let no_location =
+        || problem_of(SignInError::Unbelievable("invalid authorization URL".to_owned()));
     let reply = ApiResponse::see(&begun.location).ok_or_else(no_location)?;
     let span = Oidc::cookie_s();
     Ok(reply.set_cookie(&format!("{COOKIE}={}; Max-Age={span}; {ATTRIBUTES}", begun.cookie)))
@@ -86,7 +87,7 @@ async fn end(ask: &ApiRequest) -> Result<ApiResponse, ApiProblem> {
         Ok(ended) => ended,
         Err(refused) => {
             attempt.failed();
-            return Err(said(refused));
+            return Err(problem_of(refused));
         }
     };
     let (secret, spans) = (Secret::new(SecretKind::Session), api.spans);
@@ -121,7 +122,7 @@ async fn sign_in(
         Ok(()) => return Ok(()),
         Err(error) => denied(error, &subject, config.create_accounts)?,
     };
-    if let Some(unnoted) = api.refused.turn(&subject) {
+    if let Some(unnoted) = api.refused.suppressed(&subject) {
         let target = AuditTarget::alone(&person.sub);
         api.catalog.audit_denied_after(&by, Action::SignInElsewhere, target, unnoted).await?;
     }
@@ -164,7 +165,7 @@ fn denied(error: Error, subject: &str, creates: bool) -> Result<ApiProblem, ApiP
 }
 
 /// Returns the problem of a sign-in that was not completed; the reason that it does not show is logged.
-fn said(refused: SignInError) -> ApiProblem {
+fn problem_of(refused: SignInError) -> ApiProblem {
     let detail = finding!("oidc_failed", "{problem}", problem = refused);
     match refused {
         SignInError::Foreign => ApiProblem::new(StatusCode::BAD_REQUEST, detail),

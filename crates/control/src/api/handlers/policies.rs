@@ -178,7 +178,7 @@ pub(in crate::api) async fn boost(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     let boost: Boost = ask.json()?;
     let (app, policy) = ask.policy();
     let before = ask.api.catalog.policy(app, policy).await?;
-    let document = boost.of(&before.document, ask.api.now())?;
+    let document = boost.applied_to(&before.document, ask.api.now())?;
     let at = ask.policy_at(before.version);
     let changed = ask.api.catalog.boost_key(&ask.by, &at, &boost.key, &document).await;
     let changed = changed.map_err(|error| match error {
@@ -211,7 +211,7 @@ pub(in crate::api) async fn roll_back(ask: ApiRequest) -> Result<ApiResponse, Ap
 pub(in crate::api) async fn restore(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let Restore { to, state } = ask.json()?;
     let state = initial_state(state)?;
-    let restored = ask.api.catalog.restore_policy(&ask.by, ask.policy(), to, state).await?;
+    let restored = ask.api.catalog.restore_policy(&ask.by, &ask.policy_at(to), state).await?;
     Ok(policy_response(&restored))
 }
 

@@ -31,7 +31,7 @@ pub(in crate::api) struct RefusedKeys {
 /// Requests that a policy in shadow mode would have refused.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Rollout {
-    /// When the policy went into shadow mode, in milliseconds since 1970; null: it is not in shadow mode.
+    /// Instant at which the policy went into shadow mode, in milliseconds since 1970; null: it is not in shadow mode.
     in_shadow_since: Option<i64>,
     /// Begin of what is counted here, in milliseconds since 1970: at most a day ago.
     from: i64,
@@ -101,7 +101,7 @@ async fn of_others(ask: &ApiRequest, policy: &str) -> Result<Vec<NodeKeys>, ApiP
     let own = ask.api.traffic.node();
     let mut latest = BTreeMap::new();
     let since = ask.by.at - RECENT_MS;
-    let _turn = ask.api.reading.acquire().await.expect("nobody closes it");
+    let _slot = ask.api.reading.acquire().await.expect("nobody closes it");
     let visited =
         ask.api.catalog.visit_traffic(Step::Fine, since, |NodeBucket { node, bucket }| {
             let of_policy = bucket.policies.into_iter().find(|of| of.policy == policy);

@@ -10,7 +10,8 @@ use crate::api::attempts::{Attempt, KNOWN_MS_MAX};
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{
-    ChangeContext, KeptPassword, LiveSession, NewAccount, NewSession, is_account_name,
+    ChangeContext, KeptPassword, LiveSession, NewAccount, NewSession, PasswordChange,
+    is_account_name,
 };
 use crate::error::Error;
 use crate::identity::{Secret, SecretKind};
@@ -60,10 +61,10 @@ pub(in crate::api) struct Me {
     has_password: bool,
     /// The role in each app.
     roles: std::collections::BTreeMap<String, crate::access::Role>,
-    /// When the session ends unless it is used, in milliseconds since 1970. Requests with the header field
+    /// Instant at which the session ends unless it is used, in milliseconds since 1970. Requests with the header field
     /// `sluicegate-passive` do not use it.
     idle_until: i64,
-    /// When the session ends in any case, in milliseconds since 1970.
+    /// Instant at which the session ends in any case, in milliseconds since 1970.
     ends_at: i64,
 }
 
@@ -170,8 +171,9 @@ pub(in crate::api) async fn change_password(ask: ApiRequest) -> Result<ApiRespon
         return Err(ApiProblem::invalid("/current", finding!("wrong_password", "wrong password")));
     };
     let (hash, secret) = (api.passwords.hash(&password).await?, Secret::new(SecretKind::Session));
-    let of = (account.name.as_str(), kept.version);
-    api.catalog.change_password(&ask.by, of, &hash, &secret.hash()).await?;
+    let (account, version, session) = (account.name.as_str(), kept.version, secret.hash());
+    let change = PasswordChange { account, version, hash: &hash, session: &session };
+    api.catalog.change_password(&ask.by, &change).await?;
     Ok(ApiResponse::done().cookie(Some(secret.expose())))
 }
 

@@ -210,7 +210,7 @@ pub(super) async fn read(
     mut visit: impl FnMut(i64, &PolicyCounts) + Send,
 ) -> Result<Window, ApiProblem> {
     let (catalog, live) = (&ask.api.catalog, &ask.api.traffic);
-    let _turn = ask.api.reading.acquire().await.expect("nobody closes it");
+    let _slot = ask.api.reading.acquire().await.expect("nobody closes it");
     let from = step.floor(since);
     let latest = ask.by.at + AHEAD_MAX_MS;
     let (mut own, mut reported) = (BTreeSet::new(), HashMap::new());

@@ -81,13 +81,13 @@ pub(in crate::api) async fn compare(mut ask: ApiRequest) -> Result<ApiResponse, 
     let end = EndOnDrop(Arc::default());
     let over = Arc::clone(&end.0);
     let is_over = Arc::new(move || over.load(Ordering::Relaxed));
-    let (what_if, turn, policy) = (Arc::clone(&ask.api.what_if), ask.take_turn(), question.policy);
+    let (what_if, slot, policy) = (Arc::clone(&ask.api.what_if), ask.take_slot(), question.policy);
     let (draft, compared_log) = (question.policies, log.clone());
     let mut comparing = spawn_blocking(move || {
         let (today, draft) = (today(&now)?, draft_set(&now, &draft)?);
-        let asked = ToCompare { today, draft, policy, key, log: compared_log, is_over };
-        let compared = what_if.compare(asked).map_err(ApiProblem::from);
-        drop(turn);
+        let comparison = ToCompare { today, draft, policy, key, log: compared_log, is_over };
+        let compared = what_if.compare(comparison).map_err(ApiProblem::from);
+        drop(slot);
         compared
     });
     let compared = match timeout(COMPARED_MAX, &mut comparing).await {

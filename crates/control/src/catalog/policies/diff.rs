@@ -59,12 +59,12 @@ mod tests {
             json!({ "rules": [{ "rate": "1/s" }, { "rate": "2/s" }], "a/b": 1, "same": [] });
         let after = json!({ "rules": [{ "rate": "3/s" }], "same": [], "new": null });
         let found = changes(&before, &after);
-        let told: Vec<_> = found
+        let parts: Vec<_> = found
             .iter()
             .map(|diff| (diff.pointer.as_str(), diff.before.clone(), diff.after.clone()))
             .collect();
         assert_eq!(
-            told,
+            parts,
             [
                 ("/a~1b", Some(json!(1)), None),
                 ("/new", None, Some(json!(null))),

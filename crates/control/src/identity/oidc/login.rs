@@ -60,35 +60,35 @@ impl Logins {
 
     /// Resumes the sign-in of `cookie`, if `state` belongs to it and it is not too old.
     pub(super) fn resume(&self, cookie: &str, state: &str, at: i64) -> Option<PendingLogin> {
-        let (said, _) = cookie.rsplit_once('.')?;
-        let login = self.login(said);
+        let (text, _) = cookie.rsplit_once('.')?;
+        let login = self.login(text);
         // Hashes are compared, so the time that it takes reveals nothing of the right ones.
         let is_own = Secret::hash_of(cookie) == Secret::hash_of(&login.cookie);
         let is_its = Secret::hash_of(state) == Secret::hash_of(&login.state);
-        let began = said.split('.').next()?.parse::<i64>().ok()?;
+        let began = text.split('.').next()?.parse::<i64>().ok()?;
         let is_soon = (began..began.saturating_add(LOGIN_MS)).contains(&at);
         (is_own && is_its && is_soon).then_some(login)
     }
 
-    fn login(&self, said: &str) -> PendingLogin {
-        let session = said.split('.').nth(1).filter(|session| !session.is_empty());
+    fn login(&self, text: &str) -> PendingLogin {
+        let session = text.split('.').nth(1).filter(|session| !session.is_empty());
         PendingLogin {
-            cookie: format!("{said}.{}", self.made("cookie", said)),
-            state: self.made("state", said),
-            nonce: self.made("nonce", said),
-            verifier: self.made("verifier", said),
-            id: self.made("id", said),
+            cookie: format!("{text}.{}", self.made("cookie", text)),
+            state: self.made("state", text),
+            nonce: self.made("nonce", text),
+            verifier: self.made("verifier", text),
+            id: self.made("id", text),
             session: session.map(str::to_owned),
         }
     }
 
-    /// Derives 64 characters from `said` for the use `what`, which nobody can derive without the key.
-    fn made(&self, what: &str, said: &str) -> String {
+    /// Derives 64 characters from `text` for the use `what`, which nobody can derive without the key.
+    fn made(&self, what: &str, text: &str) -> String {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of all lengths");
         mac.update(what.as_bytes());
         mac.update(&[0]);
-        mac.update(said.as_bytes());
+        mac.update(text.as_bytes());
         hex(&mac.finalize().into_bytes())
     }
 }

@@ -97,7 +97,7 @@ pub(super) struct Provider {
     scopes: Vec<Scope>,
     groups_claim: String,
     /// The client by the provider's description, and the time when that was fetched.
-    known: Mutex<Option<(Arc<OidcClient>, i64)>>,
+    described: Mutex<Option<(Arc<OidcClient>, i64)>>,
 }
 
 impl Provider {
@@ -123,7 +123,7 @@ impl Provider {
             })?,
             scopes: config.scopes.iter().cloned().map(Scope::new).collect(),
             groups_claim: config.groups_claim.clone(),
-            known: Mutex::new(None),
+            described: Mutex::new(None),
         })
     }
 
@@ -157,9 +157,9 @@ impl Provider {
     ) -> Result<Person, SignInError> {
         let client = self.client(at, GOOD_MS).await?;
         let code = AuthorizationCode::new(code.to_owned());
-        let asked = client.exchange_code(code).map_err(unbelievable)?;
-        let asked = asked.set_pkce_verifier(PkceCodeVerifier::new(login.verifier.clone()));
-        let answer = asked.request_async(&self.http).await.map_err(|error| match error {
+        let exchange = client.exchange_code(code).map_err(unbelievable)?;
+        let exchange = exchange.set_pkce_verifier(PkceCodeVerifier::new(login.verifier.clone()));
+        let answer = exchange.request_async(&self.http).await.map_err(|error| match error {
             RequestTokenError::Request(error) => unavailable(error),
             error @ RequestTokenError::ServerResponse(_) => SignInError::Code(error_chain(&error)),
             error => unbelievable(error),
@@ -199,14 +199,16 @@ impl Provider {
     /// Returns the client, by a description that is not older than `age_max_ms`. Others wait while one caller
     /// fetches it.
     async fn client(&self, at: i64, age_max_ms: i64) -> Result<Arc<OidcClient>, SignInError> {
-        let mut known = self.known.lock().await;
+        let mut described = self.described.lock().await;
         // A clock that was set back does not make a description last longer.
-        let is_good = |asked: i64| (asked..asked.saturating_add(age_max_ms)).contains(&at);
-        if let Some((client, _)) = known.as_ref().filter(|(_, asked)| is_good(*asked)) {
+        let is_good =
+            |fetched_at: i64| (fetched_at..fetched_at.saturating_add(age_max_ms)).contains(&at);
+        if let Some((client, _)) = described.as_ref().filter(|(_, fetched_at)| is_good(*fetched_at))
+        {
             return Ok(Arc::clone(client));
         }
         let client = Arc::new(self.described().await?);
-        *known = Some((Arc::clone(&client), at));
+        *described = Some((Arc::clone(&client), at));
         Ok(client)
     }
 
@@ -281,12 +283,12 @@ fn unavailable(error: impl StdError) -> SignInError {
 
 /// Returns an error with its causes, for the log, on one line. The answers of the provider are not in it.
 fn error_chain(error: &dyn StdError) -> String {
-    let mut told = error.to_string();
+    let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        told.push_str(": ");
-        told.push_str(&error.to_string());
+        text.push_str(": ");
+        text.push_str(&error.to_string());
         source = error.source();
     }
-    told.chars().filter(|c| !c.is_control()).take(TOLD_CHARS_MAX).collect()
+    text.chars().filter(|c| !c.is_control()).take(TOLD_CHARS_MAX).collect()
 }

@@ -18,7 +18,7 @@ use sqlx::{ConnectOptions as _, Executor as _};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-/// When tests begin.
+/// The time at which tests begin.
 pub(crate) const NOW_S: u64 = 1_800_000_000;
 
 pub(crate) const PASSWORD: &str = "correct horse battery";

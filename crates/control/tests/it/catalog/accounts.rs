@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use sluicegate_control::access::Account;
-use sluicegate_control::catalog::{AccountChange, NewAccount, NewSession, SessionSpans};
+use sluicegate_control::catalog::{
+    AccountChange, NewAccount, NewSession, PasswordChange, SessionSpans,
+};
 use sluicegate_control::{ChangeContext, Error};
 
 use crate::catalog::stage::{NOW, Stage, by, by_account};
@@ -45,8 +47,9 @@ pub(crate) async fn who_changes_a_password_ends_all_sessions(stage: &Stage) {
     }
     let live = catalog.use_session("s1", NOW, spans, false).await.unwrap().unwrap();
     assert_eq!(live.account, account.id);
-    let of = ("ann", account.version);
-    catalog.change_password(&by_account("ann"), of, "new", "s3").await.unwrap();
+    let version = account.version;
+    let of = PasswordChange { account: "ann", version, hash: "new", session: "s3" };
+    catalog.change_password(&by_account("ann"), &of).await.unwrap();
     assert!(catalog.use_session("s3", NOW, spans, false).await.unwrap().is_some());
     for hash in ["s1", "s2"] {
         assert_eq!(catalog.use_session(hash, NOW, spans, false).await.unwrap(), None);
@@ -64,10 +67,12 @@ pub(crate) async fn who_signs_in_by_a_password_that_is_changed_meanwhile_does_no
     let (by, spans) = (by_account("ann"), SessionSpans::default());
     let kept = catalog.password("ann").await.unwrap().unwrap();
     catalog.sign_in(&by, &kept, session("s1", spans)).await.unwrap();
-    catalog.change_password(&by, ("ann", kept.version), "new", "s2").await.unwrap();
+    let version = kept.version;
+    let to = |hash, session| PasswordChange { account: "ann", version, hash, session };
+    catalog.change_password(&by, &to("new", "s2")).await.unwrap();
     let late = catalog.sign_in(&by, &kept, session("s3", spans)).await;
     assert!(matches!(late, Err(Error::Denied(_))), "{late:?}");
-    let again = catalog.change_password(&by, ("ann", kept.version), "newer", "s4").await;
+    let again = catalog.change_password(&by, &to("newer", "s4")).await;
     assert!(matches!(again, Err(Error::Stale(2))), "{again:?}");
     let goes_on =
         async |hash| catalog.use_session(hash, NOW, spans, false).await.unwrap().is_some();

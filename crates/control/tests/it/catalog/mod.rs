@@ -9,7 +9,7 @@ mod changes;
 mod limiter_info;
 mod migrate;
 mod policies;
-mod publish;
+mod published;
 mod stage;
 mod tokens;
 mod traffic;
@@ -74,7 +74,7 @@ on_every_database! {
     policies::another_apps_policy_is_not_there,
     policies::an_app_has_so_many_policies_and_no_more,
     policies::all_apps_have_so_many_policies_and_no_more,
-    publish::nodes_are_told_what_changed,
+    published::nodes_are_told_what_changed,
     tokens::two_of_a_name_are_good_at_a_time,
     tokens::a_revoked_or_expired_token_is_good_for_nothing,
     traffic::rows_are_visited_once_each_the_latest_first,

@@ -7,7 +7,7 @@ use sluicegate_control::{Actor, Catalog, ChangeContext, Url};
 use sluicegate_testkit::{Error, SqlKind, SqlServer};
 use tempfile::TempDir;
 
-/// When tests begin.
+/// The time at which tests begin.
 pub(crate) const NOW: i64 = 1_800_000_000_000;
 
 /// A new catalog, and the URL of its database.

@@ -1,6 +1,6 @@
 //! Tokens of machines.
 
-use sluicegate_control::catalog::{NewToken, Page};
+use sluicegate_control::catalog::{NewToken, Page, TokenUse};
 use sluicegate_control::{Error, Scope};
 
 use crate::catalog::stage::{NOW, Stage, by};
@@ -43,7 +43,7 @@ pub(crate) async fn a_revoked_or_expired_token_is_good_for_nothing(stage: &Stage
     assert!(good(NOW).await && good(NOW + 999).await);
     assert!(!good(NOW + 1_000).await);
     catalog
-        .record_tokens_used(&[(token.id.clone(), NOW + 5), (token.id.clone(), NOW + 3)])
+        .record_tokens_used(&[NOW + 5, NOW + 3].map(|at| TokenUse { id: token.id.clone(), at }))
         .await
         .unwrap();
     assert_eq!(

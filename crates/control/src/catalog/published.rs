@@ -1,4 +1,4 @@
-//! Publication to nodes: everything, or the changes since the revision that they use.
+//! The content of the catalog for nodes, as they read it: everything, or the changes since the revision that they use.
 
 use serde::{Deserialize, Serialize};
 
