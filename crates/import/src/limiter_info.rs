@@ -38,6 +38,15 @@ pub struct LimiterInfo {
     pub updated_by: Option<String>,
 }
 
+/// A row, and its place in the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimiterRow<P> {
+    /// The place.
+    pub place: P,
+    /// The row.
+    pub row: LimiterInfo,
+}
+
 /// A problem with a cell: its column, and the problem.
 type CellError = (&'static str, String);
 
@@ -50,17 +59,17 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
     import_rows(&rows, place, |line| Some(*line))
 }
 
-/// Imports rows, each with its place.
+/// Imports rows.
 ///
 /// # Errors
 /// All problems of the rows, in their order.
 pub fn import_rows<P>(
-    rows: &[(P, LimiterInfo)],
+    rows: &[LimiterRow<P>],
     shown: impl Fn(&P) -> String,
     line: impl Fn(&P) -> Option<u64>,
 ) -> Result<Imported, Vec<Note>> {
     let (mut policies, mut wrong, mut names) = (Vec::new(), Vec::new(), BTreeMap::new());
-    for (place, row) in rows {
+    for LimiterRow { place, row } in rows {
         let mut note = |column: &str, problem: String| {
             let finding = finding!("import_cell", "{column}: {problem}", column, problem);
             wrong.push(Note::widens(line(place), finding));
@@ -162,7 +171,7 @@ fn comment(row: &LimiterInfo) -> Option<String> {
     (!by.is_empty()).then(|| by.join(", "))
 }
 
-fn rows_of_csv(text: &str) -> Result<Vec<(u64, LimiterInfo)>, Note> {
+fn rows_of_csv(text: &str) -> Result<Vec<LimiterRow<u64>>, Note> {
     let unreadable = |error: csv::Error| {
         let line = error.position().map(csv::Position::line);
         if let csv::ErrorKind::UnequalLengths { expected_len, len, .. } = error.kind() {
@@ -216,7 +225,8 @@ fn rows_of_csv(text: &str) -> Result<Vec<(u64, LimiterInfo)>, Note> {
             created_by: cell(&record, by.0),
             updated_by: cell(&record, by.1),
         };
-        rows.push((record.position().map_or(0, csv::Position::line), row));
+        let place = record.position().map_or(0, csv::Position::line);
+        rows.push(LimiterRow { place, row });
     }
     Ok(rows)
 }

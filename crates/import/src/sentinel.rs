@@ -6,7 +6,7 @@
 //! | `controlBehavior: 1`, `warmUpPeriodSec` | `smooth_warmup: { rate: COUNT/s, warmup: 10s }`, cold factor 3 |
 //! | `controlBehavior: 2`, `maxQueueingTimeMs` | `leaky_bucket`, of which as many wait as pass in that time |
 //! | `controlBehavior: 3` | `smooth_warmup` |
-//! | `grade: 0` (threads) | `concurrency: { limit: COUNT, ttl: 60s }`, without `match`: no gateway holds its permits |
+//! | `grade: 0` (threads) | `concurrency: { limit: COUNT, ttl: 60s }`, without `match`: it is acquired by its name |
 //! | `intervalSec: 60` of a gateway rule | `window: 60s`, `rate: COUNT/60s` |
 //! | `paramItem` of a gateway rule: client address, host, header | `key` |
 //! | `resource` | the name; one that is a path, `GET:/orders`, also `match` |

@@ -19,7 +19,7 @@ pub(super) struct Hosts {
 
 /// The names and addresses of a server.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct ServerNames {
     /// As policies write them: `shop.example`, `*.shop.example`.
     pub(super) names: Vec<String>,
     /// Names that policies cannot write.
@@ -32,7 +32,7 @@ pub(super) struct Names {
     listens: Vec<(String, bool)>,
 }
 
-impl Names {
+impl ServerNames {
     /// Reads `server_name` and `listen` of a server.
     pub(super) fn read(directives: &[Directive]) -> Self {
         let mut found = Self::default();
@@ -101,7 +101,7 @@ fn address_of(listen: &str) -> String {
 }
 
 /// The requests of each server, by their hosts, as alternatives. An empty list: no host leads to it.
-pub(super) fn all(servers: &[&Names]) -> Vec<Vec<Hosts>> {
+pub(super) fn all(servers: &[&ServerNames]) -> Vec<Vec<Hosts>> {
     let mut known = Known::default();
     for (place, names) in servers.iter().enumerate() {
         for (address, is_said) in &names.listens {
@@ -125,7 +125,7 @@ struct Known<'s> {
 }
 
 impl Known<'_> {
-    fn hosts(&self, place: usize, own: &Names) -> Vec<Hosts> {
+    fn hosts(&self, place: usize, own: &ServerNames) -> Vec<Hosts> {
         let addresses = || own.listens.iter().map(|(address, _)| address.as_str());
         let is_default =
             |address: &&str| self.defaults.get(address).is_some_and(|of| of.0 == place);
@@ -150,7 +150,7 @@ impl Known<'_> {
     }
 
     /// Names that lead to other servers at each of these addresses.
-    fn others(&self, own: &Names, addresses: &[&str]) -> Vec<String> {
+    fn others(&self, own: &ServerNames, addresses: &[&str]) -> Vec<String> {
         let names: BTreeSet<_> = self.names.iter().map(|(name, _)| *name).collect();
         let leads_there =
             |name: &&str| addresses.iter().all(|address| self.names.contains(&(*name, *address)));

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `limit_req_zone KEY zone=Z:1m rate=10r/s` with `limit_req zone=Z burst=20` | `leaky_bucket: { rate: 10/s, burst: 20 }`, which holds requests back as nginx does |
 //! | `nodelay`, `delay=8` | `delay: none`, `delay: 8` |
-//! | `limit_conn_zone`, `limit_conn Z 5` | `concurrency: { limit: 5, ttl: 60s }`, without `match`: no gateway holds its permits |
+//! | `limit_conn_zone`, `limit_conn Z 5` | `concurrency: { limit: 5, ttl: 60s }`, without `match`: nginx asks for it by its name |
 //! | `location /api/`, `location /api`, `location = /login` | `match: { path: { prefix: /api/ } }`, `{ starts_with: /api }`, `{ exact: /login }` |
 //! | a location in another, or beside one that contains it | `except` of the other's `match` |
 //! | `server_name`, where servers differ | `host` of `match` |
@@ -68,6 +68,12 @@ struct Zone {
     key: Option<Key>,
     /// In the format of documents; only for limits of requests.
     rate: Option<String>,
+}
+
+/// A limit, and the place of its server; `None`: it is of all servers.
+struct LimitOfServer<'l> {
+    limit: &'l RequestLimit,
+    server: Option<usize>,
 }
 
 /// The properties that the limits of one policy share.
@@ -249,7 +255,7 @@ impl Importer {
         let regions = Regions::of(servers);
         let mut limits: Vec<_> = regions.limits().into_iter().collect();
         limits.sort_by_key(|limit| self.line_of(limit));
-        let mut groups: BTreeMap<Group, Vec<(&RequestLimit, Option<usize>)>> = BTreeMap::new();
+        let mut groups: BTreeMap<Group, Vec<LimitOfServer<'_>>> = BTreeMap::new();
         let mut order = Vec::new();
         for limit in limits {
             let line = self.line_of(limit);
@@ -290,7 +296,7 @@ impl Importer {
                         order.push((group, line));
                         Vec::new()
                     });
-                    limits.push((limit, server));
+                    limits.push(LimitOfServer { limit, server });
                 }
             }
         }
@@ -310,16 +316,11 @@ impl Importer {
         self.zones.get(zone).and_then(|zone| zone.key.clone()).unwrap_or_default()
     }
 
-    fn request_policy(
-        &mut self,
-        group: &Group,
-        limits: &[(&RequestLimit, Option<usize>)],
-        line: u64,
-    ) {
+    fn request_policy(&mut self, group: &Group, limits: &[LimitOfServer<'_>], line: u64) {
         let Group { key, is_dry, matching } = group;
         let matching: Value = serde_json::from_str(matching).unwrap_or_default();
         let mut rules = Vec::new();
-        for (limit, server) in limits {
+        for LimitOfServer { limit, server } in limits {
             let RequestLimit { zone, burst, delay, is_dry: _ } = limit;
             let rate = self.zones.get(zone).and_then(|zone| zone.rate.clone()).unwrap_or_default();
             let mut bucket = json!({ "rate": rate });
@@ -335,7 +336,7 @@ impl Importer {
             let used = self.used.entry((zone.clone(), *server)).or_default();
             *used = (used.0 + 1, line);
         }
-        let zone = limits.first().map_or("", |(limit, _)| limit.zone.as_str());
+        let zone = limits.first().map_or("", |of_server| of_server.limit.zone.as_str());
         let path = ["exact", "prefix", "starts_with"]
             .iter()
             .find_map(|form| matching["path"][form].as_str());
@@ -361,14 +362,10 @@ impl Importer {
         for ((zone, most, is_dry), line) in connections {
             let problem = finding!(
                 "nginx_connections",
-                "`{zone}` counts requests that are being handled: no gateway can hold its permits, so that no request meets the policy; acquire and release them by its name",
+                "`{zone}` counts requests that are being handled: in each location that it limits, ask for the policy by its name and give the permit back, as `examples/gateways/nginx/limit_conn.conf` does",
                 zone
             );
-            if is_dry {
-                self.differs(line, problem);
-            } else {
-                self.widens(line, problem);
-            }
+            self.differs(line, problem);
             let rule =
                 json!({ "name": plain(&zone), "concurrency": { "limit": most, "ttl": TTL } });
             let mut document = json!({ "name": self.names.make(&zone), "rules": [rule] });

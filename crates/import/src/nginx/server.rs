@@ -6,7 +6,7 @@ use sluicegate_policy::finding;
 use sluicegate_policy::path::spelled;
 
 use super::Importer;
-use super::hosts::Names;
+use super::hosts::ServerNames;
 use super::tokens::Directive;
 use super::{is_limit, wrong};
 
@@ -74,7 +74,7 @@ impl Default for Scope {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) line: u64,
-    pub(super) names: Names,
+    pub(super) names: ServerNames,
     /// Outside of its locations.
     pub(super) scope: Scope,
     /// Locations that are a path, at any depth.
@@ -199,7 +199,7 @@ impl Importer {
     }
 
     fn server(&mut self, line: u64, directives: &[Directive], scope: &Scope) -> Server {
-        let names = Names::read(directives);
+        let names = ServerNames::read(directives);
         let (places, others, jumps) = Default::default();
         let mut server = Server { line, names, scope: scope.clone(), places, others, jumps };
         self.locations(directives, scope, &mut server, Outer::Place(None));

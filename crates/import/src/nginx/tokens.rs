@@ -38,7 +38,7 @@ impl Directive {
 }
 
 /// A token of the text.
-enum Token {
+enum Lexeme {
     Word(String),
     Semicolon,
     Open,
@@ -63,7 +63,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
     while let Some(token) = tokens.next()? {
         let wrong = |problem| Err(Note::widens(tokens.line, problem));
         match token {
-            Token::Word(word) => {
+            Lexeme::Word(word) => {
                 if words.is_empty() {
                     (begin, count) = (tokens.line, count + 1);
                     breaks.clear();
@@ -80,40 +80,40 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
                 }
                 words.push(word);
             }
-            Token::Semicolon | Token::Open
-                if let Some(place) = swallowed(&words, &breaks, matches!(token, Token::Open)) =>
+            Lexeme::Semicolon | Lexeme::Open
+                if let Some(place) = swallowed(&words, &breaks, matches!(token, Lexeme::Open)) =>
             {
                 return Err(Note::widens(begin, unended(&words[..place], &words[place])));
             }
-            Token::Semicolon if words.is_empty() => return wrong(unexpected(";")),
-            Token::Semicolon => {
+            Lexeme::Semicolon if words.is_empty() => return wrong(unexpected(";")),
+            Lexeme::Semicolon => {
                 block.push(Directive {
                     line: begin,
                     words: std::mem::take(&mut words),
                     block: None,
                 });
             }
-            Token::Open if words.is_empty() => return wrong(unexpected("{")),
-            Token::Open if words.first().is_some_and(|name| name.ends_with("_by_lua_block")) => {
+            Lexeme::Open if words.is_empty() => return wrong(unexpected("{")),
+            Lexeme::Open if words.first().is_some_and(|name| name.ends_with("_by_lua_block")) => {
                 tokens.skip_code()?;
                 words.clear();
             }
-            Token::Open if open.len() == DEPTH_MAX => {
+            Lexeme::Open if open.len() == DEPTH_MAX => {
                 return wrong(finding!(
                     "nginx_depth",
                     "more than {max} blocks in one another",
                     max = DEPTH_MAX
                 ));
             }
-            Token::Open => {
+            Lexeme::Open => {
                 let directive =
                     Directive { line: begin, words: std::mem::take(&mut words), block: None };
                 open.push((directive, std::mem::take(&mut block)));
             }
-            Token::Close if !words.is_empty() => {
+            Lexeme::Close if !words.is_empty() => {
                 return Err(Note::widens(begin, unended(&words, "}")));
             }
-            Token::Close => {
+            Lexeme::Close => {
                 let Some((directive, outer)) = open.pop() else { return wrong(unexpected("}")) };
                 let inner = std::mem::replace(&mut block, outer);
                 block.push(Directive { block: Some(inner), ..directive });
@@ -182,7 +182,7 @@ impl Tokens<'_> {
         Some(next)
     }
 
-    fn next(&mut self) -> Result<Option<Token>, Note> {
+    fn next(&mut self) -> Result<Option<Lexeme>, Note> {
         loop {
             let Some(first) = self.step() else { return Ok(None) };
             return Ok(Some(match first {
@@ -193,11 +193,11 @@ impl Tokens<'_> {
                     }
                     continue;
                 }
-                ';' => Token::Semicolon,
-                '{' => Token::Open,
-                '}' => Token::Close,
-                '"' | '\'' => Token::Word(self.quoted(first)?),
-                first => Token::Word(self.word(first)),
+                ';' => Lexeme::Semicolon,
+                '{' => Lexeme::Open,
+                '}' => Lexeme::Close,
+                '"' | '\'' => Lexeme::Word(self.quoted(first)?),
+                first => Lexeme::Word(self.word(first)),
             }));
         }
     }

@@ -12,11 +12,11 @@ pub(super) struct Resource {
     pub(super) name: String,
     /// As in `match` of a policy; `None`: it is a name, or no `match` can express it.
     pub(super) matching: Option<Value>,
-    kind: Kind,
+    kind: ResourceKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ResourceKind {
     /// A name that programs use in their requests.
     Name,
     /// A path, or a pattern that `match` expresses exactly.
@@ -37,9 +37,9 @@ impl Resource {
             _ => (None, name),
         };
         let (path, kind) = match () {
-            () if is_pattern => (None, Kind::Unsaid),
+            () if is_pattern => (None, ResourceKind::Unsaid),
             () if path.starts_with('/') => path_of(path),
-            () => (None, Kind::Name),
+            () => (None, ResourceKind::Name),
         };
         let matching = path.map(|path| {
             let mut matching = json!({ "path": path });
@@ -54,7 +54,7 @@ impl Resource {
     /// Differences between its requests and those of the policy. `rule` is the name of the rule in
     /// the note.
     pub(super) fn notes(&self, rule: &str, line: u64, is_of_threads: bool) -> Option<Note> {
-        if is_of_threads && self.kind != Kind::Name {
+        if is_of_threads && self.kind != ResourceKind::Name {
             let problem = finding!(
                 "sentinel_threads",
                 "{rule}: no gateway can hold permits: no request meets the policy; acquire and release them by its name",
@@ -63,8 +63,8 @@ impl Resource {
             return Some(Note::widens(line, problem));
         }
         match self.kind {
-            Kind::Exact => None,
-            Kind::Name => {
+            ResourceKind::Exact => None,
+            ResourceKind::Name => {
                 let problem = finding!(
                     "sentinel_name",
                     "{rule}: the policy has no `match`: it limits requests that name it",
@@ -72,7 +72,7 @@ impl Resource {
                 );
                 Some(Note::differs(line, problem))
             }
-            Kind::Below => {
+            ResourceKind::Below => {
                 let beginning = self.matching.as_ref().and_then(|of| of["path"]["prefix"].as_str());
                 let beginning = beginning.unwrap_or_default();
                 let problem = finding!(
@@ -83,7 +83,7 @@ impl Resource {
                 );
                 Some(Note::differs(line, problem))
             }
-            Kind::Unsaid => {
+            ResourceKind::Unsaid => {
                 let problem = finding!(
                     "sentinel_pattern",
                     "{rule}: policies match paths and prefixes only: no request meets the policy",
@@ -107,22 +107,24 @@ fn is_normal(path: &str) -> bool {
 }
 
 /// The path of a `match`, up to the first part that is a pattern.
-fn path_of(path: &str) -> (Option<Value>, Kind) {
+fn path_of(path: &str) -> (Option<Value>, ResourceKind) {
     if path.contains('#') || !is_normal(path) {
-        return (None, Kind::Unsaid);
+        return (None, ResourceKind::Unsaid);
     }
     let is_pattern = |part: &str| part.contains(['{', '*', '?']);
     let parts: Vec<_> = path.split('/').skip(1).collect();
     let Some(place) = parts.iter().position(|part| is_pattern(part)) else {
-        return (Some(json!({ "exact": path })), Kind::Exact);
+        return (Some(json!({ "exact": path })), ResourceKind::Exact);
     };
     let (plain, rest) = parts.split_at(place);
     match (plain, rest) {
-        ([], ["**"]) => (Some(json!({ "prefix": "/" })), Kind::Exact),
+        ([], ["**"]) => (Some(json!({ "prefix": "/" })), ResourceKind::Exact),
         (plain, ["**"]) => {
-            (Some(json!({ "prefix": format!("/{}", plain.join("/")) })), Kind::Exact)
+            (Some(json!({ "prefix": format!("/{}", plain.join("/")) })), ResourceKind::Exact)
         }
-        ([], _) => (None, Kind::Unsaid),
-        (plain, _) => (Some(json!({ "prefix": format!("/{}/", plain.join("/")) })), Kind::Below),
+        ([], _) => (None, ResourceKind::Unsaid),
+        (plain, _) => {
+            (Some(json!({ "prefix": format!("/{}/", plain.join("/")) })), ResourceKind::Below)
+        }
     }
 }

@@ -105,10 +105,10 @@ server {
     assert_eq!(sorted(&notes), sorted(&expected));
     let wider = import(Nginx, text).unwrap().unless_wider(false).unwrap_err();
     let codes: Vec<_> = wider.iter().map(|note| note.finding.code()).collect();
-    for other in ["nginx_status", "nginx_ignored"] {
+    for other in ["nginx_status", "nginx_ignored", "nginx_connections"] {
         assert!(!codes.contains(&other), "{other}: {codes:?}");
     }
-    assert_eq!(codes.len(), expected.len() - 4, "{codes:?}");
+    assert_eq!(codes.len(), expected.len() - 5, "{codes:?}");
 }
 
 #[test]
