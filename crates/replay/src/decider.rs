@@ -190,13 +190,13 @@ impl Decider {
 
 async fn decide_again<S: Store + 'static>(
     turn: &Turn<'_, S>,
-    asked: &StreamedRequest,
+    streamed: &StreamedRequest,
 ) -> Result<Vec<PolicyDecision>, DecideError> {
-    let StreamedRequest { policy, key, verb, patience, .. } = asked;
+    let StreamedRequest { policy, key, verb, patience, .. } = streamed;
     let request = Request::new(policy, key.as_deref().map(str::as_bytes), verb.clone());
     let admission = turn.decide(&request.with_patience(*patience)).await?;
     let policy = turn.policies().resolve(policy);
-    let policy = policy.ok_or_else(|| DecideError::UnknownPolicy(asked.policy.clone()))?;
+    let policy = policy.ok_or_else(|| DecideError::UnknownPolicy(streamed.policy.clone()))?;
     let key = key.as_ref().map(|key| key.as_bytes().to_vec());
     Ok(vec![PolicyDecision { policy: Arc::clone(policy), key, admission }])
 }

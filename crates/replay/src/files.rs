@@ -20,13 +20,15 @@ pub(crate) struct OpenedFiles(Vec<(&'static str, Id)>);
 struct Id(u64, u64);
 
 impl OpenedFiles {
-    /// Returns the files that are read: names, and paths of which `-` is standard input.
-    pub(crate) fn reading(files: &[(&'static str, &Path)]) -> Self {
+    /// Returns the files that are read: the input, with its name in messages, and the policies. The path `-` is standard
+    /// input.
+    pub(crate) fn reading(name: &'static str, input: &Path, policies: &Path) -> Self {
         let id = |path: &Path| {
             let path = if is_dash(path) { Path::new("/dev/stdin") } else { path };
             fs::metadata(path).ok().as_ref().and_then(Id::of)
         };
-        Self(files.iter().filter_map(|(name, path)| Some((*name, id(path)?))).collect())
+        let files = [(name, input), ("--policies", policies)];
+        Self(files.into_iter().filter_map(|(name, path)| Some((name, id(path)?))).collect())
     }
 
     /// Creates the file that `option` names at `path`; `-` is standard output.

@@ -25,6 +25,12 @@ struct HeldRequest<T> {
     tag: T,
 }
 
+/// A request whose decision has begun.
+struct BegunRequest {
+    deciding: Deciding,
+    budgets: Vec<GuardingBudget>,
+}
+
 /// The answer to a request.
 pub(crate) struct Decided<T> {
     /// The tag of the caller.
@@ -51,7 +57,7 @@ impl<T> HeldRequests<T> {
         tag: impl FnOnce(bool) -> T,
     ) -> Option<Decided<T>> {
         let deciding = decider.ask_as_gateway(budgets.clone(), at);
-        self.begin(decider, at, (deciding, budgets), tag)
+        self.begin(decider, at, BegunRequest { deciding, budgets }, tag)
     }
 
     /// Asks `decider` at `at` to decide a request of a server again; otherwise like [`ask`](Self::ask).
@@ -63,16 +69,17 @@ impl<T> HeldRequests<T> {
         tag: impl FnOnce(bool) -> T,
     ) -> Option<Decided<T>> {
         let deciding = decider.ask_again(request, at);
-        self.begin(decider, at, (deciding, Vec::new()), tag)
+        self.begin(decider, at, BegunRequest { deciding, budgets: Vec::new() }, tag)
     }
 
     fn begin(
         &mut self,
         decider: &Decider,
         at: Micros,
-        (mut deciding, budgets): (Deciding, Vec<GuardingBudget>),
+        request: BegunRequest,
         tag: impl FnOnce(bool) -> T,
     ) -> Option<Decided<T>> {
+        let BegunRequest { mut deciding, budgets } = request;
         match decider.progress(&mut deciding, at) {
             Progressed::Decided(decided) => Some(Decided { tag: tag(false), budgets, decided }),
             Progressed::HeldUntil(due) => {

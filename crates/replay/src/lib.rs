@@ -103,7 +103,7 @@ pub struct ReplayArgs {
     /// just come.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
     reorder: Micros,
-    /// Where counters are kept: `memory`, or a Redis such as `redis://127.0.0.1:6379`, under keys
+    /// Store of the counters: `memory`, or a Redis such as `redis://127.0.0.1:6379`, under keys
     /// of this replay only. The decisions are the same; each waits up to 10 s for its reply, whatever `deadline_ms`
     /// the URL has.
     #[arg(long, value_name = "STORE", default_value = "memory")]
@@ -177,8 +177,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let mut logs = log_lines(args, format, &policies)?;
     let mut events =
         (format == InputFormat::Events).then(|| Streamed::new(args.policy.clone(), args.reorder));
-    let mut files =
-        OpenedFiles::reading(&[("the input", &args.input), ("--policies", &args.policies)]);
+    let mut files = OpenedFiles::reading("the input", &args.input, &args.policies);
     let mut create = |option, path: &Option<PathBuf>| {
         path.as_deref().map(|path| files.create(option, path)).transpose()
     };
@@ -196,7 +195,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let mut session = session.with_policy(args.policy.clone());
 
     let begin = MonotonicClock.now();
-    let read = read_all(&mut source, &mut session, (logs.as_mut(), events.as_mut()));
+    let read = read_all(&mut source, &mut session, logs.as_mut(), events.as_mut());
     match session.finish() {
         // The reader of the decisions has stopped reading.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::FAILURE),
@@ -280,7 +279,8 @@ fn log_lines(args: &ReplayArgs, format: InputFormat, policies: &PolicySet) -> Re
 fn read_all(
     source: &mut LineReader,
     session: &mut ReplaySession,
-    (mut logs, mut events): (Option<&mut Logs>, Option<&mut Streamed>),
+    mut logs: Option<&mut Logs>,
+    mut events: Option<&mut Streamed>,
 ) -> io::Result<()> {
     let read = source.each_line(
         session,

@@ -2,7 +2,7 @@
 //! title of a picture and the line of its limit.
 
 use serde_json::{Map, Value};
-use sluicegate_kernel::algorithm::algorithms;
+use sluicegate_kernel::algorithm::{AlgorithmInfo, algorithms};
 use sluicegate_policy::Document;
 use sluicegate_policy::text;
 
@@ -45,7 +45,8 @@ impl RuleTexts {
 
 /// Returns the text of a rule, with its long-run rate. Its parameters are in the order of the algorithm's table.
 fn in_words(rule: &Map<String, Value>) -> Option<(String, Option<LongRunRate>)> {
-    let (algorithm, _, table) = algorithms().iter().find(|(name, ..)| rule.contains_key(*name))?;
+    let AlgorithmInfo { name: algorithm, params: table, .. } =
+        algorithms().iter().find(|algorithm| rule.contains_key(algorithm.name))?;
     let given = rule.get(*algorithm)?.as_object()?;
     let rate = long_run_rate(given);
     let mut words: Vec<_> = rate.iter().map(|rate| rate.text.clone()).collect();

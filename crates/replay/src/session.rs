@@ -48,7 +48,7 @@ struct HeldLine {
     line: u64,
     at: Micros,
     /// The request to a server, if the line is one.
-    asked: Option<AskedAgain>,
+    repeated: Option<AskedAgain>,
     /// The place of its decision in the output; `None`: in the order of the input.
     place: Option<OutputSlot>,
 }
@@ -180,7 +180,7 @@ impl ReplaySession {
         let tag = |is_held: bool| HeldLine {
             line,
             at,
-            asked: None,
+            repeated: None,
             place: is_held.then(|| output.hold()),
         };
         if let Some(decided) = self.held.ask(&self.decider, at, budgets, tag) {
@@ -193,7 +193,7 @@ impl ReplaySession {
     pub(crate) fn streamed_request(&mut self, line: u64, at: Micros, request: StreamedRequest) {
         self.go_on_with_held(at);
         let StreamedRequest { op, permit, passed, .. } = &request;
-        let asked = AskedAgain { op: *op, permit: permit.clone(), passed: *passed };
+        let repeated = AskedAgain { op: *op, permit: permit.clone(), passed: *passed };
         if op.asks_for_permits() {
             self.tally.arrived(at, cost_of(&request.verb));
             self.tally.count_budget(
@@ -205,7 +205,7 @@ impl ReplaySession {
         let output = &mut self.output;
         let tag = |is_held: bool| {
             let place = is_held.then(|| output.hold());
-            HeldLine { line, at, asked: Some(asked), place }
+            HeldLine { line, at, repeated: Some(repeated), place }
         };
         if let Some(decided) = self.held.ask_again(&self.decider, at, request, tag) {
             self.gateway_decided(decided);
@@ -221,34 +221,35 @@ impl ReplaySession {
     }
 
     fn gateway_decided(&mut self, Decided { tag, decided, .. }: Decided<HeldLine>) {
-        let HeldLine { line, at, asked, place } = tag;
         let error = match &decided {
             Ok(decided) => match PolicyDecision::deciding(decided) {
                 Some(deciding) => {
-                    return self.gateway_answered((at, place), asked.as_ref(), deciding, decided);
+                    return self.gateway_answered(tag, deciding, decided);
                 }
                 None => return,
             },
             Err(error) => EventError::from(error.clone()),
         };
-        if asked.is_none_or(|asked| asked.op.asks_for_permits()) {
+        let HeldLine { line, at, repeated, place } = tag;
+        if repeated.is_none_or(|repeated| repeated.op.asks_for_permits()) {
             self.tally.withdrawn();
         }
-        self.line_failed((line, at, place), &error);
+        self.line_failed(line, at, place, &error);
     }
 
     /// Counts and writes an answer: `decided` by all policies, of which `deciding` is the one that clients see.
     fn gateway_answered(
         &mut self,
-        (at, place): (Micros, Option<OutputSlot>),
-        asked: Option<&AskedAgain>,
+        line: HeldLine,
         deciding: &PolicyDecision,
         decided: &[PolicyDecision],
     ) {
+        let HeldLine { line: _, at, repeated, place } = line;
+        let repeated = repeated.as_ref();
         let PolicyDecision { policy, key, admission } = deciding;
         let Admission { answer, way, held } = admission;
-        let op = asked.map_or(OpName::Check, |asked| asked.op);
-        let passed = asked.and_then(|asked| asked.passed);
+        let op = repeated.map_or(OpName::Check, |repeated| repeated.op);
+        let passed = repeated.and_then(|repeated| repeated.passed);
         self.tally.differing += u64::from(passed.is_some_and(|passed| passed != way.passes()));
         if !way.passes() && op.asks_for_permits() {
             self.tally.count_budget(policy.name(), key.as_deref(), true);
@@ -257,7 +258,7 @@ impl ReplaySession {
         let waited = waited.unwrap_or(*held);
         let is_shadowed =
             decided.iter().any(|decided| decided.admission.way == Disposition::Shadowed);
-        let wait = if asked.is_some() { waited.max(answer.decision.wait()) } else { waited };
+        let wait = if repeated.is_some() { waited.max(answer.decision.wait()) } else { waited };
         if op.asks_for_permits() {
             let all = Answered { is_shadowed, ..answered(way, wait, waited) };
             self.tally.answered(at, &all);
@@ -276,7 +277,7 @@ impl ReplaySession {
             delay: held.since(answer.decision.wait()),
             decision: &answer.decision,
             rule: answer.rule(),
-            id: asked.and_then(|asked| asked.permit.as_deref()),
+            id: repeated.and_then(|repeated| repeated.permit.as_deref()),
             verdict: Some((verdict_name(way), &others)),
         };
         match place {
@@ -288,7 +289,9 @@ impl ReplaySession {
     /// Records a line that was not decided after all.
     fn line_failed(
         &mut self,
-        (line, at, place): (u64, Micros, Option<OutputSlot>),
+        line: u64,
+        at: Micros,
+        place: Option<OutputSlot>,
         error: &EventError,
     ) {
         let error = error.to_string();
@@ -436,7 +439,7 @@ impl ReplaySession {
         error: &EventError,
     ) {
         self.tally.withdrawn();
-        self.line_failed((reservation.line, reservation.at, Some(place)), error);
+        self.line_failed(reservation.line, reservation.at, Some(place), error);
     }
 
     fn give_up_overdue(&mut self) {
@@ -448,7 +451,7 @@ impl ReplaySession {
                 let held = self.held.remove(|held| held.place == Some(place));
                 let HeldLine { line, at, .. } = held.expect("what waits holds lines back");
                 self.tally.withdrawn();
-                self.line_failed((line, at, Some(place)), &error);
+                self.line_failed(line, at, Some(place), &error);
             }
         }
     }
@@ -491,8 +494,9 @@ const fn cost_of(verb: &Verb) -> Cost {
         | Verb::Reserve { cost, .. }
         | Verb::AtMost { cost }
         | Verb::Acquire { cost, .. }
+        | Verb::Wait { cost, .. }
         | Verb::Peek { cost }
         | Verb::Refund { cost } => *cost,
-        Verb::Reset | Verb::Release { .. } | Verb::Renew { .. } => Cost::ONE,
+        Verb::Reset | Verb::Release { .. } | Verb::Leave { .. } | Verb::Renew { .. } => Cost::ONE,
     }
 }

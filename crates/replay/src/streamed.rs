@@ -169,6 +169,10 @@ impl EventFields<'_> {
                 let hold_max = within("hold_max_us", hold_max, 0, SPAN_MAX_US)?;
                 Patience::Gateway(Micros::new(hold_max))
             }
+            Some("permit") => {
+                let max_wait = self.hold_max_us.ok_or(EventError::Absent("hold_max_us"))?;
+                Patience::Permit(Micros::new(within("hold_max_us", max_wait, 0, SPAN_MAX_US)?))
+            }
             Some(other) => return Err(EventError::Waits(one_line(other))),
         };
         let passed = match self.result.as_deref().ok_or(EventError::Absent("result"))? {

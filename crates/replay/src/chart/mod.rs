@@ -103,7 +103,7 @@ impl Svg {
     }
 
     /// Adds a text whose baseline is at `y`.
-    fn text(&mut self, (x, y): (f64, f64), class: &str, text: &str) {
+    fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
         self.put(format_args!(
             "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>\n",
             escaped(text)
@@ -113,7 +113,7 @@ impl Svg {
     /// Adds the next line of text.
     fn line(&mut self, class: &str, text: &str) {
         self.bottom += LINE;
-        self.text((LEFT, self.bottom), class, text);
+        self.text(LEFT, self.bottom, class, text);
     }
 
     fn header(&mut self, picture: &Picture<'_>) {
@@ -156,12 +156,12 @@ impl Svg {
         for limit in limits {
             let x = if limit.is_of_all { WIDTH / 2.0 } else { LEFT };
             let beyond = if rates.shows(limit) { "" } else { " (above this picture)" };
-            self.limit(limit, (x, y - 6.0), x + 26.0);
-            self.text((x + 34.0, y), "plain", &format!("{}{beyond}", limit.name));
+            self.limit(limit, x, y - 6.0, x + 26.0);
+            self.text(x + 34.0, y, "plain", &format!("{}{beyond}", limit.name));
         }
     }
 
-    fn limit(&mut self, limit: &Limit, (left, y): (f64, f64), right: f64) {
+    fn limit(&mut self, limit: &Limit, left: f64, y: f64, right: f64) {
         let class = if limit.is_of_all { "limit all" } else { "limit" };
         self.put(format_args!("<path class=\"{class}\" d=\"M{left} {y:.1}H{right}\"/>\n"));
     }
@@ -169,19 +169,19 @@ impl Svg {
     fn plot(&mut self, plot: &Plot, limits: &[Limit]) {
         let (left, right, _) = PLOT;
         let unit = format!("requests/{}", plot.rates.unit);
-        self.text((LEFT, self.bottom + LINE), "small", &unit);
+        self.text(LEFT, self.bottom + LINE, "small", &unit);
         for tick in plot.rates.ticks() {
             let y = plot.y(tick);
             let class = if tick == 0 { "axis" } else { "grid" };
             self.put(format_args!("<path class=\"{class}\" d=\"M{left} {y:.1}H{right}\"/>\n"));
-            self.text((left - 8.0, (y + 5.5).round()), "small end", &short(tick));
+            self.text(left - 8.0, (y + 5.5).round(), "small end", &short(tick));
         }
         for bar in &plot.bars.buckets {
             self.bar(plot, bar);
         }
         for limit in limits.iter().filter(|limit| plot.rates.shows(limit)) {
             let y = plot.y(plot.rates.limit_milli(limit));
-            self.limit(limit, (left, y), right);
+            self.limit(limit, left, y, right);
         }
         self.times(plot);
     }
@@ -214,22 +214,22 @@ impl Svg {
         for tick in plot.times.ticks() {
             let x = plot.x(tick.at_us).round();
             self.put(format_args!("<path class=\"axis\" d=\"M{x} {bottom}v6\"/>\n"));
-            self.label((x, bottom + 24.0), &tick.label);
+            self.label(x, bottom + 24.0, &tick.label);
             if let Some(date) = tick.date {
-                self.label((x, bottom + 46.0), &date);
+                self.label(x, bottom + 46.0, &date);
             }
         }
         if let Some(name) = plot.times.name() {
-            self.label(((left + right) / 2.0, bottom + 46.0), &name);
+            self.label((left + right) / 2.0, bottom + 46.0, &name);
         }
         self.bottom = bottom + 52.0;
     }
 
     /// Adds a text in the middle of `x`, or beside it where it would leave the picture.
-    fn label(&mut self, (x, y): (f64, f64), text: &str) {
+    fn label(&mut self, x: f64, y: f64, text: &str) {
         let half = LETTER / 2.0 * text.chars().count() as f64;
         let x = x.min(WIDTH - half).max(LEFT + half).round();
-        self.text((x, y), "small mid", text);
+        self.text(x, y, "small mid", text);
     }
 
     /// Adds the keys that were refused the most. A single key is not shown: the legend has its count.
@@ -254,11 +254,7 @@ impl Svg {
                 "<path class=\"deny\" d=\"M{KEY_BARS} {:.1}h{width:.1}v16h-{width:.1}z\"/>\n",
                 y - 13.0
             ));
-            self.text(
-                ((KEY_BARS + 10.0 + width).round(), y),
-                "small",
-                &format!("{count} ({share})"),
-            );
+            self.text((KEY_BARS + 10.0 + width).round(), y, "small", &format!("{count} ({share})"));
         }
     }
 

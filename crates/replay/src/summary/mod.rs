@@ -301,7 +301,11 @@ impl ReplayTally {
             other_operations: self.others,
             errors: self.errors,
             unmatched: self.unmatched,
-            undecided_policies: self.undecided.iter().map(UndecidedPolicy::of).collect(),
+            undecided_policies: self
+                .undecided
+                .iter()
+                .map(|(policy, lines)| UndecidedPolicy::new(policy, *lines))
+                .collect(),
             policies_left_out: self.left_out,
             late: self.late,
             unseen: self.unseen,
@@ -337,8 +341,8 @@ impl DecidedPolicies {
 }
 
 impl UndecidedPolicy {
-    pub(crate) fn of((policy, lines): &(String, u64)) -> Self {
-        Self { policy: policy.clone(), lines: *lines }
+    pub(crate) fn new(policy: &str, lines: u64) -> Self {
+        Self { policy: policy.to_owned(), lines }
     }
 }
 

@@ -169,7 +169,8 @@ struct UndecidedLine {
 /// [`CompareError`]. An error further on in the log, or a longer log than permitted, makes the comparison incomplete.
 pub fn compare_log(
     log: impl Read + 'static,
-    (today, new): (PolicySet, PolicySet),
+    today: PolicySet,
+    new: PolicySet,
     options: &CompareOptions,
     limits: &ReadLimits,
 ) -> Result<LogComparison, CompareError> {
@@ -178,7 +179,7 @@ pub fn compare_log(
         return Err(CompareError::Events);
     }
     let format = format_of(source.peek(), &options.clients);
-    let mut sides = Sides::new((today, new), options, format, Progress::silent())?;
+    let mut sides = Sides::new(today, new, options, format, Progress::silent())?;
     let read = sides.read(&mut source, &*limits.is_over);
     Ok(LogComparison {
         summary: sides.tally.summary(read.is_ok()),
@@ -205,7 +206,7 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
     }
     let progress = Progress::new(input.clone(), source.bytes());
     let format = format_of(source.peek(), &options.clients);
-    let mut sides = Sides::new((today, new), &options, format, progress)?;
+    let mut sides = Sides::new(today, new, &options, format, progress)?;
     let read = sides.read(&mut source, &|| false);
     if let Err(error) = &read {
         let line = source.line_number();
@@ -238,7 +239,8 @@ impl CompareOptions {
 
 impl Sides {
     fn new(
-        (today, new): (PolicySet, PolicySet),
+        today: PolicySet,
+        new: PolicySet,
         options: &CompareOptions,
         format: LogFormat,
         progress: Progress,

@@ -275,7 +275,11 @@ impl WhatifTally {
             newly_refused: self.newly_refused,
             no_longer_refused: self.no_longer_refused,
             unguarded: self.unguarded,
-            undecided_policies: self.undecided.iter().map(UndecidedPolicy::of).collect(),
+            undecided_policies: self
+                .undecided
+                .iter()
+                .map(|(policy, lines)| UndecidedPolicy::new(policy, *lines))
+                .collect(),
             policies_left_out: self.left_out,
             errors: self.errors,
             late: self.late,
