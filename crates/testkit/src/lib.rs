@@ -50,7 +50,7 @@ pub use cluster::{Cluster, ClusterOptions, SlotMigration};
 pub use error::{Error, needed};
 pub use port::Port;
 pub use program::{Launch, Program};
-pub use proxy::{Counts, FaultProxy, Faults};
+pub use proxy::{FaultProxy, Faults, ProxyTraffic};
 pub use sentinels::{SentinelOptions, Sentinels};
 pub use server::{Options, RedisServer, SERVER_VARIABLE};
 pub use spec::wire_vectors;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use rcgen::{
 use crate::Error;
 
 /// Years in which certificates are valid, except in tests about validity.
-const YEARS: (i32, i32) = (1975, 4096);
+const YEARS: Range<i32> = 1975..4096;
 
 /// The files, in PEM, of one server's TLS.
 #[derive(Debug, Clone)]
@@ -39,11 +40,11 @@ impl TlsFiles {
         Self::write_valid(dir, YEARS)
     }
 
-    /// Writes new files in `dir`, valid from the first day of the first of `years` to the first day of the other.
+    /// Writes new files in `dir`, valid from the first day of the first of `years` to the first day of their end.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn write_valid(dir: &Path, years: (i32, i32)) -> Result<Self, Error> {
+    pub fn write_valid(dir: &Path, years: Range<i32>) -> Result<Self, Error> {
         let files = Self {
             ca: dir.join("ca.crt"),
             server_cert: dir.join("server.crt"),
@@ -57,7 +58,7 @@ impl TlsFiles {
             (&files.server_cert, &files.server_key, ExtendedKeyUsagePurpose::ServerAuth),
             (&files.client_cert, &files.client_key, ExtendedKeyUsagePurpose::ClientAuth),
         ] {
-            let signed = signed(&authority, purpose, years);
+            let signed = signed(&authority, purpose, &years);
             let (cert_pem, key_pem) = signed.map_err(io::Error::other)?;
             write_private(cert, &cert_pem)?;
             write_private(key, &key_pem)?;
@@ -102,12 +103,13 @@ fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
 fn signed(
     authority: &CertifiedIssuer<'static, KeyPair>,
     purpose: ExtendedKeyUsagePurpose,
-    (begin, end): (i32, i32),
+    years: &Range<i32>,
 ) -> Result<(String, String), rcgen::Error> {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let mut params = CertificateParams::new(names)?;
     params.extended_key_usages.push(purpose);
-    (params.not_before, params.not_after) = (date_time_ymd(begin, 1, 1), date_time_ymd(end, 1, 1));
+    params.not_before = date_time_ymd(years.start, 1, 1);
+    params.not_after = date_time_ymd(years.end, 1, 1);
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, authority)?;
     Ok((certificate.pem(), key.serialize_pem()))

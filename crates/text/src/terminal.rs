@@ -125,9 +125,9 @@ mod tests {
             DecideError::UnknownPolicy(wrote.clone()),
             DecideError::Unconfigured { policy, app: Some(wrote) },
         ] {
-            let said = decide_error(&error);
-            assert!(said.contains("`\\u{1b}[2Jxxx") && said.ends_with("x…`"), "{said}");
-            assert!(said.len() < 200, "{} bytes", said.len());
+            let text = decide_error(&error);
+            assert!(text.contains("`\\u{1b}[2Jxxx") && text.ends_with("x…`"), "{text}");
+            assert!(text.len() < 200, "{} bytes", text.len());
         }
     }
 

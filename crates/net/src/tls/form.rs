@@ -1,6 +1,7 @@
 //! The forms of certificates and keys other than PEM, and the commands that convert them.
 //!
-//! A file is recognised by its first elements of DER:
+//! Labels of PEM are looked for first, anywhere in the file: of a certificate request, of PKCS#7, of a public key, or
+//! of a private key without a certificate. A file without such a label is recognised by its first elements of DER:
 //!
 //! | begins with | is |
 //! |---|---|
@@ -62,7 +63,7 @@ pub fn damaged(content: &[u8], expected: Expected, number: usize) -> String {
 
 impl Form {
     fn of(content: &[u8]) -> Option<Self> {
-        const BEGINNINGS: [(&str, Form); 5] = [
+        const PEM_LABELS: [(&str, Form); 5] = [
             ("-----BEGIN CERTIFICATE REQUEST-----", Form::Request),
             ("-----BEGIN NEW CERTIFICATE REQUEST-----", Form::Request),
             ("-----BEGIN PKCS7-----", Form::Pkcs7),
@@ -73,7 +74,7 @@ impl Form {
             return Some(Self::Empty);
         }
         let has = |text: &str| content.windows(text.len()).any(|part| part == text.as_bytes());
-        match BEGINNINGS.iter().find(|(text, _)| has(text)) {
+        match PEM_LABELS.iter().find(|(text, _)| has(text)) {
             Some((_, form)) => Some(*form),
             // A certificate may have its key behind it.
             None if has("PRIVATE KEY-----") && !has("BEGIN CERTIFICATE-----") => Some(Self::Key),

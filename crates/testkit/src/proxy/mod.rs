@@ -51,7 +51,7 @@ pub struct Faults {
 
 /// The traffic through a proxy since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ProxyTraffic {
     /// Connections that were accepted.
     pub connections: u64,
     /// Commands of Redis that reached the server whole.
@@ -62,7 +62,7 @@ pub struct Counts {
     pub bytes_to_client: u64,
 }
 
-/// [`Counts`] while they are counted.
+/// [`ProxyTraffic`] while they are counted.
 #[derive(Debug, Default)]
 struct ProxyCounters {
     connections: AtomicU64,
@@ -161,11 +161,11 @@ impl FaultProxy {
     }
 
     /// The traffic so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ProxyTraffic {
         let ProxyCounters { connections, requests, bytes_to_server, bytes_to_client } =
             &*self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
+        ProxyTraffic {
             connections: read(connections),
             requests: read(requests),
             bytes_to_server: read(bytes_to_server),
