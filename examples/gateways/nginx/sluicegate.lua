@@ -16,7 +16,18 @@
 --
 -- Without an answer a request ends with 503, or passes if `open` is true. `timeout_ms` must be longer than
 -- the policy may delay a request; `password` is for servers that require one, `app` for policies that only
--- some apps may use.
+-- some apps may use. `deny` is the status of a refusal, 429 if you set none (`limit_req` uses 503).
+--
+-- A policy with a `concurrency` rule says how many requests run at once, as `limit_conn` does. `acquire` takes
+-- a permit and `release` gives it back, however the request ends:
+--
+--   access_by_lua_block { require("sluicegate").acquire { host = "127.0.0.1", port = 6380, policy = "jobs", key = "" } }
+--   log_by_lua_block { require("sluicegate").release() }
+--
+-- Both need $sluicegate_permits, declared as limit_conn_lua.conf does. `release` belongs to the server, so that
+-- it runs in each location to which nginx redirects a request. If the rule has a `queue`, a request waits for a
+-- permit up to `max_wait_ms`, beside `timeout_ms`. A permit is renewed while its request runs, for an hour at
+-- most; that of a worker that dies comes back after the rule's `ttl`.
 
 local _M = {}
 
@@ -24,6 +35,18 @@ local TIMEOUT_MS_DEFAULT = 1000
 local IDLE_MS = 30000
 -- Connections that each worker keeps.
 local POOL_SIZE = 64
+-- Permits of a worker that are yet to be released. One beyond them comes back by its ttl, as does one that is not
+-- released by TRIES_MAX attempts, RETRY_S apart.
+local RELEASES_MAX = 10000
+local TRIES_MAX = 20
+local RETRY_S = 0.5
+-- Commands that are sent together.
+local AT_ONCE_MAX = 100
+-- A permit is renewed three times in its ttl, and for an hour at most: were there no log_by_lua, it would never
+-- come back.
+local RENEWALS_EVERY_S = 1
+local RENEWALS_IN_TTL = 3
+local HELD_MAX_S = 3600
 
 local function encode(words)
     local bytes = { "*" .. #words .. "\r\n" }
@@ -66,9 +89,10 @@ local function read(socket)
     return nil, rest
 end
 
-local function ask(options, words)
+-- Opens or reuses a connection. `wait_ms` is how long the server may delay an answer.
+local function connect(options, wait_ms)
     local socket = ngx.socket.tcp()
-    socket:settimeout(options.timeout_ms or TIMEOUT_MS_DEFAULT)
+    socket:settimeout((options.timeout_ms or TIMEOUT_MS_DEFAULT) + (wait_ms or 0))
     local connected, err = socket:connect(options.host, options.port)
     if not connected then
         return nil, err
@@ -80,6 +104,14 @@ local function ask(options, words)
             socket:close()
             return nil, problem
         end
+    end
+    return socket
+end
+
+local function ask(options, words, wait_ms)
+    local socket, err = connect(options, wait_ms)
+    if not socket then
+        return nil, err
     end
     local sent, reply
     sent, err = socket:send(encode(words))
@@ -130,23 +162,15 @@ local function remember(charge)
     end)
 end
 
-function _M.limit(options)
-    local charge = "\n" .. options.policy .. "\t" .. tostring(options.key) .. "\n"
-    if is_charged(charge) then
-        local said = ngx.req.get_headers()
-        return said["X-Sluicegate-Verdict"], said["X-Sluicegate-Degrade"] or said["X-Sluicegate-Divert"]
-    end
-    local words = { "SG.CHECK", options.policy, options.key }
-    if options.app then
-        words[#words + 1] = "APP"
-        words[#words + 1] = options.app
-    end
-    mark()
-    local reply, err = ask(options, words)
+-- The verdict on a request, and its tag or target, from before an internal redirect.
+local function said_before()
+    local said = ngx.req.get_headers()
+    return said["X-Sluicegate-Verdict"], said["X-Sluicegate-Degrade"] or said["X-Sluicegate-Divert"]
+end
+
+-- Does what a reply says: marks the request, delays it, or ends it.
+local function obey(options, reply, err)
     local passes = reply and reply[1]
-    if reply then
-        remember(charge)
-    end
     if passes == 1 then
         -- A request that rules delay waits here.
         if reply[6] > 0 then
@@ -169,11 +193,171 @@ function _M.limit(options)
         if retry_after_ms >= 0 then
             ngx.header["Retry-After"] = math.max(math.ceil(retry_after_ms / 1000), 1)
         end
-        return ngx.exit(429)
+        return ngx.exit(options.deny or 429)
     end
     ngx.log(ngx.ERR, "sluicegate: ", err or ("there is no policy " .. options.policy))
     if not options.open then
         return ngx.exit(503)
+    end
+end
+
+local function with_app(options, words)
+    if options.app then
+        words[#words + 1] = "APP"
+        words[#words + 1] = options.app
+    end
+    return words
+end
+
+function _M.limit(options)
+    local charge = "\n" .. options.policy .. "\t" .. tostring(options.key) .. "\n"
+    if is_charged(charge) then
+        return said_before()
+    end
+    mark()
+    local reply, err = ask(options, with_app(options, { "SG.CHECK", options.policy, options.key }))
+    if reply then
+        remember(charge)
+    end
+    return obey(options, reply, err)
+end
+
+-- Permits that requests of this worker hold, or may hold, by number. $sluicegate_permits has the numbers of a
+-- request: a client writes none of them.
+local held, last_number = {}, 0
+-- Permits to be released, and whether the two timers of this worker run.
+local releases, is_releasing, is_renewing = {}, false, false
+
+-- Sends `verb` for the first of `permits` and those of the same server, RELEASES_AT_ONCE at most. Returns those
+-- that were not answered, and the others.
+local function send_together(verb, permits)
+    local first, batch, commands, others = permits[1].options, {}, {}, {}
+    for _, permit in ipairs(permits) do
+        local of = permit.options
+        if #batch < AT_ONCE_MAX and of.host == first.host and of.port == first.port and of.password == first.password then
+            batch[#batch + 1] = permit
+            commands[#batch] = encode(with_app(of, { verb, of.policy, of.key, permit.id }))
+        else
+            others[#others + 1] = permit
+        end
+    end
+    local socket, answered = connect(first), 0
+    if socket then
+        local goes_on = socket:send(commands)
+        while goes_on and answered < #batch do
+            goes_on = read(socket)
+            answered = answered + (goes_on and 1 or 0)
+        end
+        if answered == #batch then
+            socket:setkeepalive(IDLE_MS, POOL_SIZE)
+        else
+            socket:close()
+        end
+    end
+    return { unpack(batch, answered + 1) }, others
+end
+
+-- Releases what requests have left, in one timer of the worker: a request that has ended cannot use sockets.
+local function release_all()
+    while #releases > 0 do
+        local list = releases
+        releases = {}
+        local unanswered, others = send_together("SG.RELEASE", list)
+        for _, permit in ipairs(others) do
+            releases[#releases + 1] = permit
+        end
+        for _, permit in ipairs(unanswered) do
+            permit.tries = (permit.tries or 0) + 1
+            if permit.tries < TRIES_MAX then
+                releases[#releases + 1] = permit
+            else
+                ngx.log(ngx.ERR, "sluicegate: a permit of ", permit.options.policy, " comes back by its ttl")
+            end
+        end
+        if #unanswered > 0 then
+            ngx.sleep(RETRY_S)
+        end
+    end
+    is_releasing = false
+end
+
+-- Renews each second the permits that are due, until none is held. A worker that shuts down ends after it.
+local function renew_all()
+    while next(held) do
+        ngx.sleep(RENEWALS_EVERY_S)
+        local now, due = ngx.now(), {}
+        for number, permit in pairs(held) do
+            if now >= permit.since_s + HELD_MAX_S then
+                held[number] = nil
+            elseif permit.renew_at_s and now >= permit.renew_at_s then
+                permit.renew_at_s = now + permit.ttl_s / RENEWALS_IN_TTL
+                due[#due + 1] = permit
+            end
+        end
+        while #due > 0 do
+            local _
+            _, due = send_together("SG.RENEW", due)
+        end
+    end
+    is_renewing = false
+end
+
+-- The permit of this request for this policy and key, if it has one.
+local function permit_of(options)
+    for number in (ngx.var.sluicegate_permits or ""):gmatch("%d+") do
+        local permit = held[tonumber(number)]
+        local of = permit and permit.options
+        if of and of.policy == options.policy and of.key == options.key then
+            return permit
+        end
+    end
+end
+
+-- Takes a permit in the access phase, for `release` to give back. It does with a request over the limit what
+-- `limit` does, and returns the same.
+function _M.acquire(options)
+    if permit_of(options) then
+        return said_before()
+    end
+    local id = ngx.var.request_id
+    local words = with_app(options, { "SG.ACQUIRE", options.policy, options.key, id })
+    if options.max_wait_ms then
+        words[#words + 1] = "MAXWAIT"
+        words[#words + 1] = options.max_wait_ms
+    end
+    mark()
+    last_number = last_number + 1
+    local number, permit = last_number, { id = id, options = options, since_s = ngx.now() }
+    -- Before there is an answer: without one, the permit may be held. The assignment fails where the variable
+    -- is not declared.
+    ngx.var.sluicegate_permits = (ngx.var.sluicegate_permits or "") .. " " .. number
+    held[number] = permit
+    local reply, err = ask(options, words, options.max_wait_ms)
+    if reply and (reply[1] ~= 1 or reply[9]) then
+        -- Refused, or passed in shadow: nothing is held.
+        held[number] = nil
+    elseif reply and reply[5] > 0 then
+        -- The key is free again when this permit, its newest, lapses.
+        permit.ttl_s = reply[5] / 1000
+        permit.renew_at_s = ngx.now() + permit.ttl_s / RENEWALS_IN_TTL
+    end
+    if not is_renewing then
+        is_renewing = ngx.timer.at(0, renew_all) or false
+    end
+    return obey(options, reply, err)
+end
+
+-- Gives back the permits of the request, in the log phase. The client does not wait for it.
+function _M.release()
+    for number in (ngx.var.sluicegate_permits or ""):gmatch("%d+") do
+        local permit = held[tonumber(number)]
+        held[tonumber(number)] = nil
+        if permit and #releases < RELEASES_MAX then
+            releases[#releases + 1] = permit
+        end
+    end
+    if #releases > 0 and not is_releasing then
+        is_releasing = ngx.timer.at(0, release_all) or false
     end
 end
 

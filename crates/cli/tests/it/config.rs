@@ -105,8 +105,8 @@ fn what_serve_refuses_is_told_by_check() {
         ),
         (format!("[policies]\npath = '{}'", dear.display()), ""),
         ("[policies]\npath = 'examples/policies.yaml'".to_owned(), ""),
-        ("[rls]\nverbs = ['acquire']".to_owned(), "rls.verbs: has no verb that gateways send"),
-        ("[rls]\nverbs = ['acquire', 'check']".to_owned(), ""),
+        ("[rls]\nverbs = ['renew']".to_owned(), "rls.verbs: has no verb that gateways send"),
+        ("[rls]\nverbs = ['renew', 'acquire']".to_owned(), ""),
         (
             "[catalog]\nchanges_per_minute = 0".to_owned(),
             "catalog.changes_per_minute: `0` is outside 1..=100000",

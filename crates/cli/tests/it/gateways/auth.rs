@@ -35,6 +35,42 @@ async fn a_gateway_is_told_what_to_answer() {
     assert_eq!((refused.status, &*refused.body), (429, ""));
 }
 
+/// Policies with permits, by a field of the client's request.
+const JOBS: &str = "
+policies:
+  - { name: jobs, key: ['header:x-user'], rules: [ { name: running, concurrency: { limit: 1, ttl: 1h } } ] }
+  - { name: quiet, overflow: shadow, rules: [ { concurrency: { limit: 1, ttl: 1h } } ] }
+";
+
+#[tokio::test]
+async fn a_gateway_that_names_a_policy_with_permits_gets_one_and_can_release_it() {
+    let server = need!(Server::start(JOBS, &[]).await);
+    for user in ["ann", "\"quoted\" \\", "\u{540d}\u{5b57}"] {
+        let asks = format!("{ASKS}x-user: {user}\r\n");
+        let held = ask(server.http, "/v1/auth/jobs", &asks).await;
+        assert_eq!(held.status, 200, "{}", held.body);
+        let release = held.header("x-sluicegate-permit").expect("it is held").to_owned();
+        let refused = ask(server.http, "/v1/auth/jobs?deny=503", &asks).await;
+        assert_eq!((refused.status, refused.header("retry-after")), (503, Some("3600")));
+        assert_eq!(refused.header("x-sluicegate-permit"), None);
+        let length = release.len();
+        let request = format!(
+            "POST /v1/release HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{release}"
+        );
+        let released = send(server.http, Ipv4Addr::LOCALHOST.into(), &request).await.unwrap();
+        assert!(released.body.contains(r#""allowed":true"#), "{release}: {}", released.body);
+        assert_eq!(ask(server.http, "/v1/auth/jobs", &asks).await.status, 200, "{user}");
+    }
+    for _ in 0..2 {
+        let shadow = ask(server.http, "/v1/auth/quiet", ASKS).await;
+        assert_eq!(shadow.status, 200);
+    }
+    let shadow = ask(server.http, "/v1/auth/quiet", ASKS).await;
+    assert_eq!(shadow.header("x-sluicegate-verdict"), Some("shadow"));
+    assert_eq!(shadow.header("x-sluicegate-permit"), None);
+}
+
 #[tokio::test]
 async fn what_is_wrong_with_the_question_is_told() {
     let server = need!(Server::start(&example("gateways/policies.yaml"), &[]).await);

@@ -20,7 +20,7 @@ pub(crate) async fn stage(text: &str, policies: &str, options: &[&str]) -> Resul
     Stage::set(policies, options, async |places| launch(text, places)).await
 }
 
-fn launch(text: &str, places: &Places) -> Result<Program, Error> {
+pub(crate) fn launch(text: &str, places: &Places) -> Result<Program, Error> {
     let files = [("envoy.yaml", places.in_text(text))];
     let args = ["-c", "{dir}/envoy.yaml", "--concurrency", "1", "--disable-hot-restart"];
     Program::start(&tool("envoy"), &Launch { files: &files, args: &args })

@@ -3,8 +3,10 @@
 mod audit;
 mod auth;
 pub(crate) mod client;
+mod connections;
 mod envoy;
 mod forward;
+mod haproxy;
 mod imported;
 mod nginx;
 mod overflow;

@@ -16,21 +16,24 @@ use super::stage::{Places, Stage, changed, example, root, tool};
 const AUTH_REQUEST: &str = "gateways/nginx/auth_request.conf";
 const LUA: &str = "gateways/nginx/lua.conf";
 
-/// Modules, and the folder in which Debian keeps them.
-const MODULES: [&str; 2] = ["ndk_http_module.so", "ngx_http_lua_module.so"];
+/// Directives of modules, their files, and the folder in which Debian keeps those.
+const MODULES: [(&str, &str); 3] = [
+    ("lua_package_path", "ndk_http_module.so"),
+    ("lua_package_path", "ngx_http_lua_module.so"),
+    ("js_import", "ngx_http_js_module.so"),
+];
 const MODULES_DIR: &str = "/usr/lib/nginx/modules";
 
 /// Starts nginx with `site` as a file of `conf.d`; the main file has the necessary parts of a distribution's package.
 pub(crate) fn start(places: &Places, site: &str) -> Result<Program, Error> {
     let mut main = String::new();
-    if site.contains("lua_package_path") {
-        for module in MODULES.map(|module| Path::new(MODULES_DIR).join(module)) {
-            if !module.is_file() {
-                let missing = "the Lua module of nginx is not installed; `make deps` installs it";
-                return Err(Error::Missing(missing.to_owned()));
-            }
-            writeln!(main, "load_module {};", module.display()).expect("a String takes all text");
+    for (_, name) in MODULES.iter().filter(|(directive, _)| site.contains(directive)) {
+        let module = Path::new(MODULES_DIR).join(name);
+        if !module.is_file() {
+            let missing = format!("{name} of nginx is not installed; `make deps` installs it");
+            return Err(Error::Missing(missing));
         }
+        writeln!(main, "load_module {};", module.display()).expect("a String takes all text");
     }
     // One process, which ends with the test.
     main += "daemon off; master_process off; pid {dir}/pid; error_log stderr;\n";

@@ -11,6 +11,7 @@ mod redis;
 mod shapes;
 mod snapshot;
 mod verbs;
+mod waits;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -124,7 +124,7 @@ fn a_queue_for_permits_stops_the_server_at_start_with_the_policy_and_the_field()
     let output = program().args(serve).output().expect("the program is built");
     let said = String::from_utf8_lossy(&output.stderr);
     for expected in [
-        "policies[0] (jobs).overflow: `queue` is not supported with the `concurrency` rule at `rules[0]`",
+        "policies[0] (jobs).overflow: `queue` needs a queue at the `concurrency` rule at `rules[0]`, whose `queue` is 0",
         "policies[0] (jobs).match: not supported with the `concurrency` rule at `rules[0]`",
     ] {
         assert!(!output.status.success() && said.contains(expected), "{said}");

@@ -332,9 +332,16 @@ fn a_refusal_can_be_asked_for_with_a_status_of_its_own() {
     assert_eq!((&problem["type"], &problem["status"]), (&json!(quota), &json!(429)), "{problem}");
     assert_eq!(problem["violated-policies"], json!(["day"]));
     assert_eq!((&problem["code"], &problem["remaining"]), (&json!(-1), &json!(3)));
+    for chosen in [403, 503] {
+        let (status, head, body) = started.check(&format!("?deny={chosen}"), &ten);
+        let problem: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &problem["status"]), (chosen, &json!(chosen)), "{body}");
+        assert_eq!((&problem["type"], &problem["code"]), (&json!(quota), &json!(-1)));
+        assert!(head.contains("\r\nretry-after: "), "{head}");
+    }
     for (query, detail) in [
-        ("?deny=403", "query: deny: expected `429`"),
-        ("?denied=429", "query: unknown parameter, expected `deny=429`"),
+        ("?deny=200", "query: deny: `200` is invalid, expected a status 400..=599"),
+        ("?denied=429", "query: unknown parameter, expected `deny=STATUS`"),
     ] {
         let (status, _, body) = started.check(query, &ten);
         assert!(status == 400 && body.contains(detail), "{body}");

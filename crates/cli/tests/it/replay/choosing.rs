@@ -130,7 +130,7 @@ fn every_algorithm_has_a_policy_a_picture_and_a_section() {
     let page = fs::read_to_string(root("docs/choosing.md")).unwrap();
     let policies = fs::read_to_string(root("examples/choosing/policies.yaml")).unwrap();
     let all: BTreeSet<_> =
-        sluicegate_kernel::algorithm::algorithms().iter().map(|all| all.0).collect();
+        sluicegate_kernel::algorithm::algorithms().iter().map(|all| all.name).collect();
     let shown: BTreeSet<_> = SHOWN.into_iter().map(|(algorithm, ..)| algorithm).collect();
     assert_eq!(all, shown);
     for (algorithm, policy, _) in SHOWN {

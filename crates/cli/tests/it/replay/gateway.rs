@@ -290,8 +290,7 @@ fn check_whatif(policies: &str, log: &str, told: &[Told], what: &str) {
     let options = CompareOptions { policy: None, key: None, clients, reorder: REORDER_DEFAULT };
     let limits = ReadLimits { bytes_max: 1 << 20, lines_max: 1_000, is_over: Arc::new(|| false) };
     let log = Cursor::new(log.to_owned());
-    let sets = (PolicySet::default(), new);
-    let summary = compare_log(log, sets, &options, &limits).unwrap().summary;
+    let summary = compare_log(log, PolicySet::default(), new, &options, &limits).unwrap().summary;
     let bad = told.iter().filter(|(status, _)| *status == 400).count();
     let guarded: Vec<_> = told.iter().filter_map(|(_, verdict)| verdict.as_ref()).collect();
     let refused = guarded.iter().filter(|(verdict, _)| verdict != "pass" && verdict != "shadow");

@@ -222,9 +222,9 @@ fn files_of_another_kind_are_named_with_what_is_permitted_and_how_to_convert_the
 #[test]
 fn a_certificate_that_clients_refuse_is_warned_of_at_the_start_and_by_a_check() {
     for (years, problem) in [
-        ((1990, 1991), "a certificate expired at 1991-01-01T00:00:00Z, and clients refuse it"),
+        (1990..1991, "a certificate expired at 1991-01-01T00:00:00Z, and clients refuse it"),
         (
-            (4000, 4001),
+            4000..4001,
             "a certificate is not valid before 4000-01-01T00:00:00Z, and clients refuse it",
         ),
     ] {

@@ -98,7 +98,7 @@ async fn a_server_without_certificates_goes_on_when_it_is_told_that_there_may_be
 #[tokio::test]
 async fn a_new_certificate_that_clients_refuse_is_warned_of() {
     let (files, folder) = (Files::new(), tempfile::tempdir().expect("there is room for files"));
-    let expired = TlsFiles::write_valid(folder.path(), (1990, 1991)).expect("they can be written");
+    let expired = TlsFiles::write_valid(folder.path(), 1990..1991).expect("they can be written");
     let server = Server::start(&files.config(false));
     assert_eq!(server.warnings(), "");
     files.replace(&expired);
