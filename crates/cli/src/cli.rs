@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use anyhow::Result;
 use clap::{Command, CommandFactory, Parser, Subcommand};
@@ -11,16 +12,32 @@ use sluicegate_server::descriptors::Configuration;
 
 use crate::{admin, catalog, client, help, init, policies, serve, shell, whatif};
 
+/// Features of the program, and whether it was built with them.
+const FEATURES: [(&str, bool); 4] = [
+    ("mysql", cfg!(feature = "mysql")),
+    ("oidc", cfg!(feature = "oidc")),
+    ("otel", cfg!(feature = "otel")),
+    ("postgres", cfg!(feature = "postgres")),
+];
+
 /// Text of `--version`; `-V` prints its first line.
-const LONG_VERSION: &str = if sluicegate_console::IS_BUILT {
-    concat!(env!("CARGO_PKG_VERSION"), "\nconsole: built in")
-} else {
-    concat!(env!("CARGO_PKG_VERSION"), "\nconsole: none (`make console` builds it)")
-};
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let console = match sluicegate_console::IS_BUILT {
+        true => "built in",
+        false => "none (`make console` builds it)",
+    };
+    let mut text = format!("{}\nconsole: {console}", env!("CARGO_PKG_VERSION"));
+    let absent = FEATURES.iter().filter(|(_, is_built_in)| !is_built_in);
+    let absent: Vec<_> = absent.map(|(name, _)| *name).collect();
+    if !absent.is_empty() {
+        text += &format!("\nnot built in: {} (features of cargo)", absent.join(", "));
+    }
+    text
+});
 
 /// Rate limiter: run a server, query it, and test policies against logs.
 #[derive(Debug, Parser)]
-#[command(name = "sluicegate", version, long_version = LONG_VERSION)]
+#[command(name = "sluicegate", version, long_version = LONG_VERSION.as_str())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: CliCommand,

@@ -28,7 +28,7 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// The answer of a server that lists its policies.
 #[derive(Deserialize)]
-struct Policies {
+struct PolicyNames {
     policies: Vec<String>,
 }
 
@@ -55,9 +55,9 @@ fn of_server() -> Option<Vec<String>> {
     let to: Target = url.as_deref().unwrap_or("http://127.0.0.1:8082").parse().ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let trust = TlsRoots::default();
-    let asked = http::get("/v1/policies");
-    let answer = http::send_for((&to, &trust), asked, SERVER_WAIT_MAX, ANSWER_BYTES_MAX);
-    let Policies { policies } =
+    let request = http::get("/v1/policies");
+    let answer = http::send_for((&to, &trust), request, SERVER_WAIT_MAX, ANSWER_BYTES_MAX);
+    let PolicyNames { policies } =
         serde_json::from_slice(&runtime.block_on(answer).ok()?.body).ok()?;
     Some(policies)
 }

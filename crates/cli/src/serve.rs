@@ -69,7 +69,7 @@ struct FlagOverrides {
     /// Merge the descriptors of files of --envoy-config that use the same domain.
     #[arg(long, requires = "envoy_config", help_heading = "Policies")]
     envoy_merge_domains: bool,
-    /// Where counters are kept: `memory`, or a Redis or Valkey shared by servers, such as
+    /// Store of the counters: `memory`, or a Redis or Valkey shared by servers, such as
     /// `redis://127.0.0.1:6379`, `redis+sentinel://host,host/name` or `redis+cluster://host,host`.
     #[arg(long, value_name = "STORE", help_heading = "Store")]
     store: Option<String>,

@@ -12,7 +12,7 @@ use sluicegate_replay::is_dash;
 use sluicegate_replay::whatif::{CompareArgs, compare};
 use sluicegate_text::documents::DocumentSource;
 
-use crate::catalog::{Remote, Server};
+use crate::catalog::{Remote, ServerAccess};
 use crate::client::{app, wait_for};
 
 /// Arguments of `sluicegate policies whatif`.
@@ -28,7 +28,7 @@ pub(crate) struct WhatifArgs {
     #[arg(long, value_name = "APP", value_parser = app)]
     app: Option<String>,
     #[command(flatten)]
-    server: Server,
+    server: ServerAccess,
     #[command(flatten)]
     compare: CompareArgs,
 }

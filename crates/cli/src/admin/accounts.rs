@@ -76,7 +76,7 @@ pub(super) async fn run(command: &AccountsCommand) -> Result<()> {
 async fn list(args: &ListAccountsArgs) -> Result<()> {
     let accounts = AdminClient::signed_in(&args.server)?.list("/accounts").await?;
     let columns = ["NAME", "ADMINISTRATOR", "SIGN-IN", "LAST SIGN-IN"];
-    table::print(args.json, &accounts, (columns, row))
+    table::print(args.json, &accounts, columns, row)
 }
 
 /// The cells of an account.

@@ -74,7 +74,7 @@ pub(super) async fn run(command: &AppsCommand) -> Result<()> {
 async fn list(args: &ListAppsArgs) -> Result<()> {
     let apps = AdminClient::signed_in(&args.server)?.list("/apps").await?;
     let columns = ["NAME", "CREATED", "DESCRIPTION"];
-    table::print(args.json, &apps, (columns, row))
+    table::print(args.json, &apps, columns, row)
 }
 
 /// The cells of an app.

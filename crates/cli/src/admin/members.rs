@@ -81,7 +81,7 @@ pub(super) async fn run(command: &MembersCommand) -> Result<()> {
 async fn list(args: &ListOfAppArgs) -> Result<()> {
     let client = AdminClient::signed_in(&args.server)?;
     let members = client.list(&format!("/apps/{}/members", args.app)).await?;
-    table::print(args.json, &members, (["ACCOUNT", "ROLE", "SINCE"], row))
+    table::print(args.json, &members, ["ACCOUNT", "ROLE", "SINCE"], row)
 }
 
 /// The cells of a member.

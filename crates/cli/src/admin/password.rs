@@ -13,7 +13,7 @@ use sluicegate_text::{private, terminal};
 /// Longest password that is read, in bytes: longer than the server takes.
 const PASSWORD_BYTES_MAX: u64 = 4 << 10;
 
-/// Where a password comes from.
+/// The source of a password.
 #[derive(Debug, Args)]
 pub(super) struct PasswordArgs {
     /// File with the password, which other users cannot read. Without it, the password is asked for on a

@@ -14,7 +14,8 @@ use crate::client::print_line;
 pub(super) fn print<const N: usize>(
     is_json: bool,
     items: &[Value],
-    (heads, row): ([&str; N], impl Fn(&Value) -> [String; N]),
+    heads: [&str; N],
+    row: impl Fn(&Value) -> [String; N],
 ) -> Result<()> {
     if is_json {
         return print_line(&serde_json::to_string(items)?);

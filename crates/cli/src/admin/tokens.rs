@@ -91,7 +91,7 @@ async fn list(args: &ListOfAppArgs) -> Result<()> {
     let client = AdminClient::signed_in(&args.server)?;
     let tokens = client.list(&format!("/apps/{}/tokens", args.app)).await?;
     let columns = ["ID", "NAME", "SCOPES", "EXPIRES", "LAST USED", "REVOKED"];
-    table::print(args.json, &tokens, (columns, row))
+    table::print(args.json, &tokens, columns, row)
 }
 
 /// The cells of a token.

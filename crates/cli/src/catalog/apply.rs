@@ -20,7 +20,7 @@ use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::difference::{ChangeCounts, PlannedChange, lines, print_invalid};
 use super::policy_files::PolicyFiles;
-use super::remote::{ApplyOptions, RejectedField, Remote, RemoteError, Server};
+use super::remote::{ApplyOptions, RejectedField, Remote, RemoteError, ServerAccess};
 use crate::client::{self, print_line};
 
 /// Arguments of `sluicegate policies apply`.
@@ -42,7 +42,7 @@ pub(crate) struct ApplyArgs {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    server: Server,
+    server: ServerAccess,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: OutputFormat,
@@ -105,11 +105,11 @@ fn print_applied(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result
     let AppliedAll { version, policies } = applied;
     if args.output == OutputFormat::Json {
         let (app, dry_run) = (&args.app, args.dry_run);
-        let told = json!({
+        let output = json!({
             "app": app, "applied": is_done, "dry_run": dry_run, "version": version,
             "policies": policies,
         });
-        return print_line(&told.to_string());
+        return print_line(&output.to_string());
     }
     let steps = policies.iter().map(|applied| {
         let Applied { policy, action, changes, state, version: _ } = applied;
@@ -135,11 +135,11 @@ fn print_rejected(args: &ApplyArgs, written: &PolicyFiles, refused: RemoteError)
     let errors: Vec<Located> = errors.iter().map(located).collect();
     let warnings: Vec<Located> = warnings.iter().map(located).collect();
     if args.output == OutputFormat::Json {
-        let told = json!({
+        let output = json!({
             "app": args.app, "applied": false, "status": status.as_u16(), "detail": detail,
             "errors": errors, "warnings": warnings,
         });
-        return print_line(&told.to_string());
+        return print_line(&output.to_string());
     }
     print_invalid(&errors, OutputFormat::Text)?;
     for warning in &warnings {

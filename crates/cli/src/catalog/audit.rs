@@ -130,8 +130,8 @@ fn print(verified: &Result<Verified, String>, output: OutputFormat) -> Result<()
         }
         (verified, OutputFormat::Json) => {
             let (ok, problem) = (verified.is_ok(), verified.as_ref().err().map(String::as_str));
-            let told = VerifyOutput { ok, verified: verified.as_ref().ok(), problem };
-            print_line(&serde_json::to_string(&told)?)
+            let output = VerifyOutput { ok, verified: verified.as_ref().ok(), problem };
+            print_line(&serde_json::to_string(&output)?)
         }
     }
 }

@@ -15,7 +15,7 @@ use sluicegate_text::documents::Located;
 use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::policy_files::{PolicyFiles, path};
-use super::remote::{Remote, Server};
+use super::remote::{Remote, ServerAccess};
 use crate::client::{self, print_line};
 use crate::exit;
 
@@ -29,7 +29,7 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "APP", value_parser = client::app)]
     app: String,
     #[command(flatten)]
-    server: Server,
+    server: ServerAccess,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: OutputFormat,
@@ -82,8 +82,8 @@ pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
         }
         OutputFormat::Json => {
             let (app, equal) = (&args.app, counts.is_nothing());
-            let told = json!({ "app": app, "equal": equal, "counts": counts, "policies": steps });
-            print_line(&told.to_string())?;
+            let output = json!({ "app": app, "equal": equal, "counts": counts, "policies": steps });
+            print_line(&output.to_string())?;
         }
     }
     Ok(if counts.is_nothing() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

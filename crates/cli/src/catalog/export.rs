@@ -13,7 +13,7 @@ use sluicegate_policy::Document;
 use sluicegate_text::documents::DocumentSource;
 use sluicegate_text::terminal::{self, OutputFormat};
 
-use super::remote::{Remote, Server};
+use super::remote::{Remote, ServerAccess};
 use super::yaml;
 use crate::client::{self, print_line};
 
@@ -28,7 +28,7 @@ pub(crate) struct ExportArgs {
     #[arg(short = 'f', long = "file", value_name = "DIR")]
     directory: Option<PathBuf>,
     #[command(flatten)]
-    server: Server,
+    server: ServerAccess,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: OutputFormat,

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use sluicegate_control::Url;
-use sluicegate_import::limiter_info::import_rows;
+use sluicegate_import::limiter_info::{LimiterRow, import_rows};
 use sluicegate_import::{ImportSource, Imported, ImportedPolicy, Note, Severity, import};
 use sluicegate_policy::Document;
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
@@ -102,10 +102,11 @@ fn run_file(source: ImportSource, path: &Path, lossy: LossyArg) -> Result<ExitCo
 async fn run_database(url: &str, lossy: LossyArg) -> Result<ExitCode> {
     let url: Url = url.parse().context("--from")?;
     let rows = sluicegate_control::read_limiter_info(&url).await.context("--from")?;
-    let rows: Vec<_> = (1_u64..).zip(rows).collect();
+    let rows = (1_u64..).zip(rows).map(|(place, row)| LimiterRow { place, row });
+    let rows: Vec<_> = rows.collect();
     let named = |row: u64| {
         let found = usize::try_from(row).ok().and_then(|row| rows.get(row.checked_sub(1)?));
-        let name = found.and_then(|(_, row)| row.name.as_deref()).unwrap_or_default();
+        let name = found.and_then(|found| found.row.name.as_deref()).unwrap_or_default();
         format!("row {row} (`{}`)", terminal::one_line(name))
     };
     let imported = import_rows(&rows, |row| named(*row), |row| Some(*row));

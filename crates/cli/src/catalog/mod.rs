@@ -23,7 +23,7 @@ use clap::Subcommand;
 
 pub(crate) use audit::AuditCommand;
 pub(crate) use import::{ImportFileArgs, LimiterInfoArgs};
-pub(crate) use remote::{Remote, Server};
+pub(crate) use remote::{Remote, ServerAccess};
 use sluicegate_import::ImportSource;
 use sluicegate_text::terminal;
 

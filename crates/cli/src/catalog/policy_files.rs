@@ -15,7 +15,7 @@ pub(crate) struct PolicyFiles {
 #[derive(Debug)]
 pub(crate) struct OnePolicy {
     pub(crate) document: Value,
-    /// Where it is written.
+    /// The file in which it is written.
     pub(crate) file: String,
     /// Its place among the policies of the file.
     pub(crate) place: usize,

@@ -32,7 +32,7 @@ const TRY_AFTER: Duration = Duration::from_millis(500);
 
 /// The address of a server, and the token for it.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Server {
+pub(crate) struct ServerAccess {
     #[command(flatten)]
     admin: AdminArgs,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct Server {
 
 /// The policies of one app on a server.
 pub(crate) struct Remote {
-    server: Server,
+    server: ServerAccess,
     app: String,
     credential: Credential,
 }
@@ -69,7 +69,7 @@ pub(crate) struct RemoteError {
 /// An invalid or risky field of the documents that were sent.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RejectedField {
-    /// Where: a JSON pointer (RFC 6901).
+    /// The place: a JSON pointer (RFC 6901).
     pub(crate) pointer: String,
     pub(crate) detail: String,
 }
@@ -95,7 +95,7 @@ impl Remote {
     ///
     /// # Errors
     /// If there is neither a token nor a stored login.
-    pub(crate) fn new(server: &Server, app: &str) -> Result<Self> {
+    pub(crate) fn new(server: &ServerAccess, app: &str) -> Result<Self> {
         let credential = Credential::find(&server.token, &server.admin.to)?;
         Ok(Self { server: server.clone(), app: app.to_owned(), credential })
     }

@@ -199,7 +199,7 @@ pub(super) async fn run(command: AskCommand) -> ExitCode {
 }
 
 /// A command taken apart: its verb, its budget, and its fields.
-struct Asked {
+struct ParsedCommand {
     verb: ClientVerb,
     budget: BudgetArgs,
     cost: Option<u64>,
@@ -208,7 +208,7 @@ struct Asked {
     charged: Option<u64>,
 }
 
-impl From<AskCommand> for Asked {
+impl From<AskCommand> for ParsedCommand {
     fn from(command: AskCommand) -> Self {
         let of = |verb, budget, cost: Option<CostArgs>| {
             let cost = cost.map(|cost| cost.cost);
@@ -241,7 +241,7 @@ impl From<AskCommand> for Asked {
 
 /// Sends the request and prints the answer. Returns whether the request passes, or is done.
 async fn ask(command: AskCommand) -> Result<bool> {
-    let Asked { verb, budget, cost, max_wait, id, charged } = command.into();
+    let ParsedCommand { verb, budget, cost, max_wait, id, charged } = command.into();
     let BudgetArgs { policy, key, app, to, trust, token, timeout: Span(timeout), output } = &budget;
     if policy.is_empty() {
         bail!("POLICY: is empty; expected the name of a policy, such as `login`");

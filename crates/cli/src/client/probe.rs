@@ -50,7 +50,7 @@ impl Spoken {
 
 /// Returns the protocol of the server at `addresses`, if it can be recognised.
 pub(crate) async fn spoken_at(addresses: &[Listen]) -> Option<Spoken> {
-    let asked = async {
+    let request = async {
         let mut stream = connect(addresses).await.ok()?;
         stream.write_all(PING).await.ok()?;
         let mut answer = [0; 16];
@@ -64,7 +64,7 @@ pub(crate) async fn spoken_at(addresses: &[Listen]) -> Option<Spoken> {
         }
         Spoken::of_answer(&answer[..length])
     };
-    timeout(ANSWER_WAIT_MAX, asked).await.ok().flatten()
+    timeout(ANSWER_WAIT_MAX, request).await.ok().flatten()
 }
 
 #[cfg(test)]

@@ -251,8 +251,11 @@ mod tests {
             ("unix:", "no path"),
             (":80", "no host"),
         ] {
-            let told = text.parse::<Target>().unwrap_err();
-            assert!(told.starts_with(&format!("{why}: expected an address such as ")), "{told}");
+            let problem = text.parse::<Target>().unwrap_err();
+            assert!(
+                problem.starts_with(&format!("{why}: expected an address such as ")),
+                "{problem}"
+            );
         }
     }
 }

@@ -90,7 +90,7 @@ struct TopKey {
 }
 
 #[derive(Deserialize)]
-struct Policies {
+struct PoliciesReply {
     version: u64,
     source: Option<String>,
     error: Option<String>,
@@ -180,7 +180,7 @@ pub(super) async fn events(args: &EventsArgs) -> Result<ExitCode> {
         .iter()
         .filter_map(|(name, value)| Some(format!("{name}={}", http::encoded(value.as_ref()?))));
     let path = format!("/v1/events?{}", filter.collect::<Vec<_>>().join("&"));
-    let Policies { policies, .. } = read(&get(&args.admin, "/v1/policies").await?)?;
+    let PoliciesReply { policies, .. } = read(&get(&args.admin, "/v1/policies").await?)?;
     if let Some(policy) = &args.policy {
         warn_if_unknown(policy, &policies);
     }
@@ -231,7 +231,7 @@ pub(super) async fn status(args: &StatusArgs) -> Result<ExitCode> {
     let ready = http::send((to, trust), http::get("/readyz"), ANSWER_WAIT_MAX).await?;
     let is_ready = ready.status.is_success();
     let reason = reply::problem(ready.status, &ready.body);
-    let Policies { version, source, error, policies } =
+    let PoliciesReply { version, source, error, policies } =
         read(&get(&args.admin, "/v1/policies").await?)?;
     print_line(&if is_ready { "ready".to_owned() } else { format!("not ready: {reason}") })?;
     let source = source

@@ -38,11 +38,11 @@ pub(super) async fn connect(plan: &BenchPlan, connections: usize) -> Result<Vec<
 }
 
 async fn try_out(line: &mut BenchConnection, key: u64) -> Result<()> {
-    let mut said = None;
-    let (keys, answered) = ([key], |_, _, outcome| said = Some(outcome));
-    let asked = timeout(ANSWER_WAIT_MAX, line.ask(&keys, answered)).await;
-    asked.map_err(|_| anyhow!(late())).flatten()?;
-    match said {
+    let mut reported = None;
+    let (keys, answered) = ([key], |_, _, outcome| reported = Some(outcome));
+    let result = timeout(ANSWER_WAIT_MAX, line.ask(&keys, answered)).await;
+    result.map_err(|_| anyhow!(late())).flatten()?;
+    match reported {
         Some(BenchOutcome::Failed(problem)) => Err(anyhow!(problem)),
         _ => Ok(()),
     }

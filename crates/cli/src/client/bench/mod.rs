@@ -56,7 +56,7 @@ pub(super) fn run(args: BenchArgs, runtime: &Runtime) -> Result<ExitCode> {
             });
         }
     };
-    print_line(&report.said(output))?;
+    print_line(&report.in_format(output))?;
     if report.is_clean() { Ok(ExitCode::SUCCESS) } else { Ok(ExitCode::FAILURE) }
 }
 

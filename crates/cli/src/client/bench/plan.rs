@@ -318,8 +318,8 @@ mod tests {
             ("--pipeline 2", "--pipeline: `2` cannot be combined with http"),
             ("--password-file /nonexistent", "--password-file: cannot read /nonexistent"),
         ] {
-            let told = plan(&format!("--policy p {typed}")).await.unwrap_err().to_string();
-            assert!(told.contains(problem), "{typed}: {told}");
+            let error = plan(&format!("--policy p {typed}")).await.unwrap_err().to_string();
+            assert!(error.contains(problem), "{typed}: {error}");
         }
     }
 

@@ -101,7 +101,7 @@ impl Report {
     }
 
     /// The report in the format `output`, without the last end of line.
-    pub(super) fn said(&self, output: OutputFormat) -> String {
+    pub(super) fn in_format(&self, output: OutputFormat) -> String {
         match output {
             OutputFormat::Json => {
                 serde_json::to_string(self).expect("texts and numbers are always JSON")

@@ -38,7 +38,7 @@ pub(super) struct BenchTally {
     pub(super) problems: BTreeMap<String, u64>,
     /// Connections that broke and could not be made again.
     pub(super) lost: u64,
-    /// When the last outcome was counted.
+    /// The time at which the last outcome was counted.
     pub(super) end: Option<Instant>,
     /// Time that threads have run, as the system counts; `None` where it does not.
     pub(super) busy: Option<Duration>,

@@ -71,15 +71,15 @@ impl RespConnection {
             texts(&mut self.commands, &[&key]);
             self.commands.extend_from_slice(&self.after);
         }
-        let said = |place, now, reply| answered(place, now, outcome(reply));
-        self.exchange(keys.len(), said).await
+        let on_reply = |place, now, reply| answered(place, now, outcome(reply));
+        self.exchange(keys.len(), on_reply).await
     }
 
     /// Sends the commands, and reads as many replies.
     async fn exchange(
         &mut self,
         count: usize,
-        mut said: impl FnMut(usize, Instant, RespReply),
+        mut on_reply: impl FnMut(usize, Instant, RespReply),
     ) -> Result<()> {
         let Self { stream, commands, replies, .. } = self;
         stream.write_all(commands).await?;
@@ -96,7 +96,7 @@ impl RespConnection {
             while place < count
                 && let Some((reply, length)) = reply(&replies[read..])?
             {
-                said(place, now, reply);
+                on_reply(place, now, reply);
                 (place, read) = (place + 1, read + length);
             }
             replies.drain(..read);

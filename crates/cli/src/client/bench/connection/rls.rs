@@ -46,8 +46,8 @@ impl RlsConnection {
             async move { (place, client.ask(policy, &key, app, hits).await) }
         });
         let mut asking: FuturesUnordered<_> = asking.collect();
-        while let Some((place, asked)) = asking.next().await {
-            let outcome = match asked? {
+        while let Some((place, result)) = asking.next().await {
+            let outcome = match result? {
                 RlsReply::Ok => BenchOutcome::Passed,
                 RlsReply::OverLimit => BenchOutcome::Refused,
                 RlsReply::Error(problem) => BenchOutcome::Failed(reply::shortened(&problem)),
