@@ -1,7 +1,8 @@
 //! The record of a history, and the bound of what may be admitted.
 //!
 //! The world records what was admitted, when, by which decision, and what the store forgot; at the end
-//! [`Record::verdict`] goes through the entries in the order of time. `FleetBound` is the bound of `docs/exactness.md`:
+//! [`BoundsRecord::verdict`] goes through the entries in the order of time. `FleetBound` is the bound of
+//! `docs/exactness.md`:
 //!
 //! - what the fleet admits stays within the rule, plus `allowed`;
 //! - `allowed` is what the store forgot, what its clock brought when it was set forward, what was out on leases
@@ -13,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::meter::Meter;
+use crate::meter::{AdmittedPermits, Meter};
 use crate::plan::{OnFailure, Plan, RuleSpec};
 use crate::promises::Invariant;
 
@@ -28,7 +29,7 @@ const CAUSES_MAX: usize = 4;
 pub struct Violation {
     /// The name of the invariant.
     pub invariant: Invariant,
-    /// When, µs.
+    /// The time, µs.
     pub at: u64,
     /// A description of the violation.
     pub what: String,
@@ -45,8 +46,8 @@ impl fmt::Display for Violation {
 
 /// An event that counts for a key.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    /// When, µs of true time.
+pub(crate) struct CountedEvent {
+    /// The time, µs of true time.
     pub(crate) at: u64,
     /// The number of executions of the store before it; it orders events of one instant.
     pub(crate) order: u64,
@@ -135,13 +136,13 @@ pub struct Lost {
 
 /// All entries.
 #[derive(Debug, Default)]
-pub(crate) struct Record {
-    entries: Vec<Entry>,
+pub(crate) struct BoundsRecord {
+    entries: Vec<CountedEvent>,
     first: Option<Violation>,
 }
 
-impl Record {
-    pub(crate) fn note(&mut self, entry: Entry) {
+impl BoundsRecord {
+    pub(crate) fn note(&mut self, entry: CountedEvent) {
         self.entries.push(entry);
     }
 
@@ -179,7 +180,7 @@ impl Record {
     }
 
     /// The last few entries on the key of `entry` that let more pass before it, the latest first.
-    fn causes(&self, entry: &Entry) -> String {
+    fn causes(&self, entry: &CountedEvent) -> String {
         let before = self.entries.iter().rev();
         let before = before.filter(|it| (it.at, it.order) <= (entry.at, entry.order));
         let recent = before.take_while(|it| it.at + CAUSE_US >= entry.at);
@@ -298,7 +299,7 @@ struct Share {
     /// Some of them may be of an earlier run.
     is_vague: bool,
     meters: Vec<Meter>,
-    /// When the last of them was asked for, µs.
+    /// The time at which the last of them was asked for, µs.
     last: u64,
 }
 
@@ -344,7 +345,7 @@ impl KeyRecord {
                 let flowed_before = before.map_or(0, |before| before.flowed_permits(plan));
                 let carried = |meter: fn(&RuleRecord) -> &Meter| {
                     let mut carried = match before {
-                        Some(before) => meter(before).under(at, (&before.spec, spec), plan),
+                        Some(before) => meter(before).under(at, &before.spec, spec, plan),
                         None => Meter::of(spec, plan),
                     };
                     carried.set_ahead(ahead_us);
@@ -384,14 +385,15 @@ impl KeyRecord {
         self.rules.iter().map(above).max().unwrap_or(0)
     }
 
-    fn see(&mut self, plan: &Plan, entry: &Entry, used: &mut Used) -> Option<String> {
+    fn see(&mut self, plan: &Plan, entry: &CountedEvent, used: &mut Used) -> Option<String> {
         let at = entry.at;
         match &entry.what {
             What::Admitted { permits, begun, by } => {
+                let admitted = AdmittedPermits { permits: *permits, begun: *begun, at };
                 used.admitted += permits;
                 // Until a holder reports, the store does not know what it lost.
                 if *by != By::Store || !self.is_lost {
-                    self.admit_whole((*begun, at), *permits);
+                    self.admit_whole(admitted);
                 }
                 let broken = match by {
                     By::EarlierLease => None,
@@ -401,7 +403,7 @@ impl KeyRecord {
                 if broken.is_some() {
                     return broken;
                 }
-                self.admit(plan, (*begun, at), *permits, used)
+                self.admit(plan, admitted, used)
             }
             What::ByShare { permits, version, of, run, begun } => {
                 (used.admitted, used.by_share) = (used.admitted + permits, used.by_share + permits);
@@ -409,13 +411,14 @@ impl KeyRecord {
                 if *version != self.version {
                     return None;
                 }
-                self.by_share(plan, (*of, *run), (*begun, at), *permits)
-                    .or_else(|| self.admit(plan, (*begun, at), *permits, used))
+                let admitted = AdmittedPermits { permits: *permits, begun: *begun, at };
+                self.by_share(plan, *of, *run, admitted)
+                    .or_else(|| self.admit(plan, admitted, used))
             }
             What::Allowed { permits, begun } => {
                 used.admitted += permits;
                 used.by_allow += permits;
-                self.by_allow(plan, (*begun, at), *permits);
+                self.by_allow(plan, AdmittedPermits { permits: *permits, begun: *begun, at });
                 None
             }
             What::Forgiven { permits, why } if *why == "forgotten" => {
@@ -498,10 +501,10 @@ impl KeyRecord {
         }
     }
 
-    fn admit_whole(&mut self, at: (u64, u64), permits: u64) {
+    fn admit_whole(&mut self, admitted: AdmittedPermits) {
         for rule in &mut self.rules {
             if let Some(whole) = &mut rule.whole {
-                rule.whole_over = rule.whole_over.max(whole.admit(at, permits));
+                rule.whole_over = rule.whole_over.max(whole.admit(admitted));
             }
         }
     }
@@ -516,7 +519,8 @@ impl KeyRecord {
     /// Counts what was admitted by `allow`, as far as the budget goes. With several nodes, the store may grant to one
     /// what another has not paid yet; and with a window, after a refund, or after the store's clock was set, a node may
     /// count more in use than there is.
-    fn by_allow(&mut self, plan: &Plan, (begun, at): (u64, u64), permits: u64) {
+    fn by_allow(&mut self, plan: &Plan, admitted: AdmittedPermits) {
+        let AdmittedPermits { begun, at, .. } = admitted;
         if let [rule] = &mut *self.rules
             && self.has_one_asker
             && !self.has_booked
@@ -525,7 +529,7 @@ impl KeyRecord {
             && rule.spec.is_bucket()
             && rule.spec.is_strict()
         {
-            let over = rule.meter.admit((begun, at), permits);
+            let over = rule.meter.admit(admitted);
             rule.meter.forgive(at, over);
             // The store charges as of the question: more has flowed out until the answer. Each time that the node finds
             // the store again, it charges another debt. And permits that a lease gave back count as in use for two
@@ -543,7 +547,7 @@ impl KeyRecord {
     fn by_store(&mut self, at: u64, permits: u64) -> Option<String> {
         for RuleRecord { exact, spent, spec, .. } in &mut self.rules {
             let excused = self.excused - *spent;
-            if let Some(over) = admit_excused((exact, spent), excused, (at, permits)) {
+            if let Some(over) = admit_excused(exact, spent, excused, at, permits) {
                 return Some(format!("the store admits {over} over {spec:?}"));
             }
         }
@@ -557,7 +561,7 @@ impl KeyRecord {
         for RuleRecord { old, spec, .. } in &mut self.rules {
             let Some((old, spent)) = old else { continue };
             let excused = self.excused - *spent;
-            if let Some(over) = admit_excused((old, spent), excused, (at, permits)) {
+            if let Some(over) = admit_excused(old, spent, excused, at, permits) {
                 return Some(format!("the old store admits {over} over {spec:?}"));
             }
         }
@@ -568,10 +572,11 @@ impl KeyRecord {
     fn by_share(
         &mut self,
         plan: &Plan,
-        (of, run): (Process, Option<u64>),
-        (begun, at): (u64, u64),
-        permits: u64,
+        of: Process,
+        run: Option<u64>,
+        admitted: AdmittedPermits,
     ) -> Option<String> {
+        let AdmittedPermits { permits, begun, at } = admitted;
         let share = self.shares.entry(of).or_default();
         if share.run.is_none() || run.is_some_and(|run| share.run != Some(run)) {
             share.run = Some(run.unwrap_or(0));
@@ -585,7 +590,7 @@ impl KeyRecord {
             // A clock that runs too fast lets a twentieth more flow out.
             let flowed = meter.flows(share.last, at);
             rule.flowed += if plan.drifts() { flowed + flowed / 16 } else { flowed };
-            let over = meter.admit((begun, at), permits * nodes);
+            let over = meter.admit(AdmittedPermits { permits: permits * nodes, ..admitted });
             // A request from before a change takes the share back to the earlier rules, and one from before the clock
             // was set takes it back to the earlier time.
             let is_exact = !share.is_vague && self.set_clocks == 0 && plan.versions.len() == 1;
@@ -604,13 +609,7 @@ impl KeyRecord {
     }
 
     /// Counts what was admitted by any decision.
-    fn admit(
-        &mut self,
-        plan: &Plan,
-        at: (u64, u64),
-        permits: u64,
-        used: &mut Used,
-    ) -> Option<String> {
+    fn admit(&mut self, plan: &Plan, admitted: AdmittedPermits, used: &mut Used) -> Option<String> {
         // Permits that `allow` admits are not divided by the nodes.
         let nodes = if plan.on_failure == OnFailure::Allow { 1 } else { plan.nodes as u64 };
         let with_share = self.shares.len() as u64;
@@ -621,7 +620,7 @@ impl KeyRecord {
         let is_in_time = self.ahead_us == 0 && plan.versions.len() == 1 && !plan.drifts();
         let knows_all = plan.nodes == 1 && is_first && is_in_time;
         for rule in &mut self.rules {
-            let over = rule.meter.admit(at, permits);
+            let over = rule.meter.admit(admitted);
             used.over = used.over.max(over);
             let share = rule.limit_most.div_ceil(nodes);
             // An answer is recorded as of its question: each share that begins is larger by what flowed out in between.
@@ -657,11 +656,13 @@ impl KeyRecord {
 /// Counts permits that a store admitted at an instant. Each permit that is over uses up an excuse; returns how many are
 /// over if there are fewer excuses.
 fn admit_excused(
-    (meter, spent): (&mut Meter, &mut u64),
+    meter: &mut Meter,
+    spent: &mut u64,
     excused: u64,
-    (at, permits): (u64, u64),
+    at: u64,
+    permits: u64,
 ) -> Option<u64> {
-    let over = meter.admit((at, at), permits);
+    let over = meter.admit(AdmittedPermits { permits, begun: at, at });
     if over > excused {
         return Some(over);
     }

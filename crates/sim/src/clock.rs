@@ -105,6 +105,10 @@ impl Clock for SimClock {
         Some(Micros::new(self.steady.load(Ordering::Relaxed)))
     }
 
+    fn is_virtual(&self) -> bool {
+        true
+    }
+
     fn wake_at(&self, at: Micros, waker: &Waker) -> bool {
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
         alarms.push((at.get(), waker.clone()));

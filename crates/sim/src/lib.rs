@@ -8,36 +8,29 @@
 //! |---|---|
 //! | [`plan`] | a seed → nodes, keys, rules, loads, faults |
 //! | `world`, `queue` | events in the order of true time; calls under way; an executor of futures |
-//! | `faults`, `failover` | what a fault does |
+//! | `world/faults`, `world/failover` | what a fault does |
 //! | `net`, `wire` | connections; an engine's end |
 //! | `server` | the store, by the kernel |
 //! | `scripts` | the same decisions by the scripts of Redis |
 //! | `node`, `clock` | an engine and its clients; their clocks |
-//! | `permits` | the permits that clients hold, and those that the store holds for them |
+//! | `world/permits` | the permits that clients hold, and those that the store holds for them |
+//! | `world/waits` | the requests that wait for permits, in the order of the store |
 //! | `promises` | the invariants, as a violation names them |
 //! | `bounds`, `meter` | the record of what was admitted, and the bound of it |
-//! | `reply_checks`, `lease_checks`, `debt_checks`, `breaker_checks`, `oracle` | the checks of the invariants |
+//! | `world/*_checks`, `world/memory`, `oracle` | the checks of the invariants |
 //! | [`shrink`], [`token`] | the smallest history that fails, in one line |
 //! | [`report`] | sums over many histories |
 //! | [`table`] | what leases admit, and how many calls they take, under loads of millions of requests |
 
 mod bounds;
-mod breaker_checks;
 mod clock;
-mod debt_checks;
-mod failover;
-mod faults;
-mod lease_checks;
-mod memory;
 mod meter;
 mod net;
 mod node;
 mod oracle;
-mod permits;
 pub mod plan;
 mod promises;
 mod queue;
-mod reply_checks;
 pub mod report;
 mod scripts;
 mod server;
@@ -49,18 +42,18 @@ mod world;
 
 pub use bounds::{Lost, Used, Violation};
 pub use promises::Invariant;
-pub use token::Token;
-pub use world::Outcome;
+pub use token::HistoryToken;
+pub use world::HistoryResult;
 
 use plan::Plan;
 
 /// Runs the history of a token.
-pub fn run(token: &Token) -> Outcome {
+pub fn run(token: &HistoryToken) -> HistoryResult {
     run_traced(token, false)
 }
 
 /// Runs the history of a token; with a trace of all events if `traced`.
-pub fn run_traced(token: &Token, traced: bool) -> Outcome {
+pub fn run_traced(token: &HistoryToken, traced: bool) -> HistoryResult {
     let plan = Plan::of(token.seed, &token.cut);
     world::World::run(&plan, traced)
 }

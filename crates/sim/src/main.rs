@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sluicegate_sim::plan::Plan;
 use sluicegate_sim::report::{Losses, Quiet};
-use sluicegate_sim::{Outcome, Token, run, run_traced, shrink, table};
+use sluicegate_sim::{HistoryResult, HistoryToken, run, run_traced, shrink, table};
 
 const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N [--from SEED] [--scripts|--edits|--permits] | \
                      seeds FROM TO [--scripts|--edits|--permits] | table [PART_OF_A_NAME]";
@@ -15,12 +15,12 @@ const USAGE: &str = "usage: sluicegate-sim replay TOKEN | soak --minutes N [--fr
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let mut args: Vec<_> = args.iter().map(String::as_str).collect();
-    let history: fn(u64) -> Token = match args.pop_if(|last| last.starts_with("--")) {
-        Some("--scripts") => |seed| Token::of(seed).with_scripts(),
-        Some("--edits") => |seed| Token::of_edits(seed).with_scripts(),
-        Some("--permits") => |seed| Token::of_permits(seed).with_scripts(),
+    let history: fn(u64) -> HistoryToken = match args.pop_if(|last| last.starts_with("--")) {
+        Some("--scripts") => |seed| HistoryToken::of(seed).with_scripts(),
+        Some("--edits") => |seed| HistoryToken::of_edits(seed).with_scripts(),
+        Some("--permits") => |seed| HistoryToken::of_permits(seed).with_scripts(),
         Some(_) => return wrong(USAGE),
-        None => Token::of,
+        None => HistoryToken::of,
     };
     match *args {
         ["replay", token] => match token.parse() {
@@ -51,7 +51,7 @@ fn wrong(error: &str) -> ExitCode {
 }
 
 /// Runs one history with its trace.
-fn replay(token: &Token) -> ExitCode {
+fn replay(token: &HistoryToken) -> ExitCode {
     let plan = Plan::of(token.seed, &token.cut);
     (0..plan.versions.len()).for_each(|version| println!("{}", plan.document(version)));
     let Plan { nodes, keys, deadline_us, latency_us, jitter_us, reminds, calls_max, .. } = plan;
@@ -70,7 +70,7 @@ fn replay(token: &Token) -> ExitCode {
 }
 
 /// Runs histories for `minutes`, from the seed `from` on.
-fn soak(history: fn(u64) -> Token, minutes: &str, from: &str) -> ExitCode {
+fn soak(history: fn(u64) -> HistoryToken, minutes: &str, from: &str) -> ExitCode {
     match (minutes.parse::<u64>(), from.parse::<u64>()) {
         (Ok(minutes), Ok(from)) => {
             seeds(history, from..u64::MAX, Some(Duration::from_secs(60 * minutes)))
@@ -81,7 +81,7 @@ fn soak(history: fn(u64) -> Token, minutes: &str, from: &str) -> ExitCode {
 
 #[expect(clippy::disallowed_methods, reason = "a soak ends by the clock of the machine")]
 fn seeds(
-    history: fn(u64) -> Token,
+    history: fn(u64) -> HistoryToken,
     seeds: std::ops::Range<u64>,
     span: Option<Duration>,
 ) -> ExitCode {
@@ -117,7 +117,7 @@ fn seeds(
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn verdict(token: &Token, outcome: &Outcome) -> ExitCode {
+fn verdict(token: &HistoryToken, outcome: &HistoryResult) -> ExitCode {
     match &outcome.violation {
         None => ExitCode::SUCCESS,
         Some(violation) => {

@@ -7,6 +7,16 @@ use std::collections::VecDeque;
 
 use crate::plan::{Plan, RuleSpec, SECOND, WindowSpec};
 
+/// Permits that were admitted by one decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdmittedPermits {
+    pub(crate) permits: u64,
+    /// The time of the question, µs.
+    pub(crate) begun: u64,
+    /// The time of the answer, µs.
+    pub(crate) at: u64,
+}
+
 /// The permits admitted under one rule.
 #[derive(Clone, Debug)]
 pub(crate) enum Meter {
@@ -56,7 +66,7 @@ impl Meter {
     }
 
     /// Returns the usage of `old` under a rule that replaces it; usage of another algorithm is not followed.
-    pub(crate) fn under(&self, at: u64, (old, new): (&RuleSpec, &RuleSpec), plan: &Plan) -> Self {
+    pub(crate) fn under(&self, at: u64, old: &RuleSpec, new: &RuleSpec, plan: &Plan) -> Self {
         let used = carried(self.used(at), old, new) / self.units();
         match (self, Self::of(new, plan)) {
             (Self::Bucket { .. }, Self::Bucket { permits, period_us, burst, .. }) => {
@@ -84,9 +94,9 @@ impl Meter {
         }
     }
 
-    /// Counts `permits` that were asked for at `begun` and answered at `at`; returns how many are over the
-    /// bound now.
-    pub(crate) fn admit(&mut self, (begun, at): (u64, u64), permits: u64) -> u64 {
+    /// Counts permits; returns how many are over the bound now.
+    pub(crate) fn admit(&mut self, admitted: AdmittedPermits) -> u64 {
+        let AdmittedPermits { permits, begun, at } = admitted;
         self.flow(at);
         match self {
             Self::Bucket { since, period_us, burst, permits: rate } => {

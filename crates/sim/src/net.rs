@@ -24,9 +24,9 @@ pub(crate) struct Link {
     pub(crate) is_connected: bool,
     /// The number of the connection: answers on an earlier one are lost.
     pub(crate) epoch: u32,
-    /// When the last answer arrived, or the node went on after it had stood still.
+    /// The time at which the last answer arrived, or the node went on after it had stood still.
     pub(crate) heard_at: u64,
-    /// When the last message of each direction arrives: they are in order.
+    /// The time at which the last request arrives: the messages of each direction are in order.
     last_request: u64,
     last_answer: u64,
     rng: Rng,
@@ -87,7 +87,8 @@ impl Link {
         (self.last_request, self.last_answer) = (now, now);
     }
 
-    fn delay(&mut self, plan: &Plan) -> u64 {
+    /// Returns how long a message takes, µs.
+    pub(crate) fn delay(&mut self, plan: &Plan) -> u64 {
         plan.latency_us + self.rng.u64(0..=plan.jitter_us) + self.late_us
     }
 }

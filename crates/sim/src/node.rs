@@ -7,11 +7,11 @@ use sluicegate::internals::kernel::RuleSet;
 use sluicegate::internals::{Explanation, SettleError, Settled, Settlement};
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::{
-    Admission, Cost, DecideError, Engine, Micros, PermitId, Request, StoreFailure, Verb,
+    Admission, Cost, DecideError, Engine, Micros, Patience, PermitId, Request, StoreFailure, Verb,
 };
 
 use crate::clock::{BEGIN, SimClock};
-use crate::plan::{Arrival, Ask, Hold, MS, Plan};
+use crate::plan::{Arrival, Ask, Hold, HoldWait, MS, Plan};
 use crate::wire::{Asker, SimStore, asker};
 
 /// Keys that an engine remembers: more than a history has, with the ids of all settlements.
@@ -19,7 +19,7 @@ const KEYS_REMEMBERED: usize = 4_096;
 
 /// A process with an engine.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct NodeProcess {
     pub(crate) engine: Arc<Engine<SimStore>>,
     pub(crate) store: SimStore,
     pub(crate) clock: Arc<SimClock>,
@@ -34,14 +34,14 @@ pub(crate) struct Node {
     /// The rules by which it has asked for permits to lease, for each key.
     pub(crate) asked_by: Vec<Vec<Arc<RuleSet>>>,
     /// The number of nodes by which the engine divides a limit.
-    pub(crate) counts: u64,
-    /// Number of faults that remove the policy from it.
-    pub(crate) without: u32,
+    pub(crate) divides_by: u64,
+    /// Number of faults under way that remove the policy from it.
+    pub(crate) policy_removals: u32,
 }
 
 /// A step of a client with its permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PermitStep {
     /// The client acquires the permit.
     Acquire,
     /// The client renews the permit, and so many times more.
@@ -60,7 +60,7 @@ pub(crate) enum Done {
     Refunded(Arrival, u64, Result<Admission, DecideError>),
     Settled(Arrival, Result<Settled, SettleError>),
     /// A step of a client that holds a permit.
-    Held(Arrival, Step, Result<Admission, DecideError>),
+    Held(Arrival, PermitStep, Result<Admission, DecideError>),
     /// The number of keys with debts that are left.
     Paid(usize),
     /// All leases are given back.
@@ -86,11 +86,12 @@ pub(crate) fn since(plan: &Plan, version: usize) -> Micros {
     Micros::new(BEGIN + fault.map_or(0, |fault| fault.at / MS * MS + MS))
 }
 
-impl Node {
+impl NodeProcess {
     /// Starts a process on the machine of `clock` with this version of the policies.
     pub(crate) fn start(
         plan: &Plan,
-        (policies, version): (&[PolicySet], usize),
+        policies: &[PolicySet],
+        version: usize,
         clock: Arc<SimClock>,
         life: u32,
     ) -> Self {
@@ -103,7 +104,7 @@ impl Node {
         let engine = Engine::new(PolicySet::default(), store.clone(), Arc::clone(&clock) as _)
             .with_fallback(failure);
         let engine = match plan.leases {
-            true => engine.with_leases(Micros::new(plan.patience_us())),
+            true => engine.with_leases(Micros::new(plan.lease_wait_us())),
             false => engine,
         };
         engine.set_policies_as_of(policies[version].clone(), |_| Some(since(plan, version)));
@@ -117,8 +118,8 @@ impl Node {
             version,
             heard: vec![0; plan.keys],
             asked_by: vec![Vec::new(); plan.keys],
-            counts: plan.nodes as u64,
-            without: 0,
+            divides_by: plan.nodes as u64,
+            policy_removals: 0,
         }
     }
 
@@ -132,19 +133,19 @@ impl Node {
 
     /// Removes the policy.
     pub(crate) fn remove_policy(&mut self) {
-        self.without += 1;
+        self.policy_removals += 1;
         self.engine.set_policies(PolicySet::default());
     }
 
     /// Restores the policy, unless another fault removes it.
     pub(crate) fn restore_policy(&mut self, plan: &Plan, policies: &[PolicySet]) {
-        self.without = self.without.saturating_sub(1);
+        self.policy_removals = self.policy_removals.saturating_sub(1);
         self.put_in_force(plan, policies);
     }
 
     fn put_in_force(&self, plan: &Plan, policies: &[PolicySet]) {
         let version = self.version;
-        if self.without == 0 {
+        if self.policy_removals == 0 {
             self.engine
                 .set_policies_as_of(policies[version].clone(), |_| Some(since(plan, version)));
         }
@@ -155,10 +156,21 @@ impl Node {
 pub(crate) async fn decide(engine: Arc<Engine<SimStore>>, arrival: Arrival) -> Done {
     let key = key_name(arrival.key);
     let request = Request::new("p", Some(&key), verb(arrival.ask));
+    let request = match arrival.ask {
+        Ask::Hold(Hold { wait, is_unnamed, .. }) => {
+            let patience = match wait {
+                HoldWait::No => Patience::None,
+                HoldWait::Policy => Patience::Policy,
+                HoldWait::UpTo(us) => Patience::Permit(Micros::new(us)),
+            };
+            Request { is_permit_unnamed: is_unnamed, ..request.with_patience(patience) }
+        }
+        _ => request,
+    };
     let turn = engine.turn();
     match arrival.ask {
         Ask::Explain(_) => Done::Explained(arrival, turn.explain(&request).await),
-        Ask::Hold(_) => Done::Held(arrival, Step::Acquire, turn.decide(&request).await),
+        Ask::Hold(_) => Done::Held(arrival, PermitStep::Acquire, turn.decide(&request).await),
         _ => Done::Decided(arrival, turn.decide(&request).await),
     }
 }
@@ -196,13 +208,15 @@ fn verb(ask: Ask) -> Verb {
 /// Renews or releases the permit of `arrival`.
 pub(crate) async fn hold(
     engine: Arc<Engine<SimStore>>,
-    (arrival, hold, step): (Arrival, Hold, Step),
+    arrival: Arrival,
+    hold: Hold,
+    step: PermitStep,
 ) -> Done {
     let (key, permit) = (key_name(arrival.key), PermitId(hold.id.into()));
     let verb = match step {
-        Step::Acquire => unreachable!("a permit is acquired by a request that arrives"),
-        Step::Renew { .. } => Verb::Renew { permit },
-        Step::Release => Verb::Release { permit },
+        PermitStep::Acquire => unreachable!("a permit is acquired by a request that arrives"),
+        PermitStep::Renew { .. } => Verb::Renew { permit },
+        PermitStep::Release => Verb::Release { permit },
     };
     let request = Request::new("p", Some(&key), verb);
     Done::Held(arrival, step, engine.turn().decide(&request).await)
@@ -228,8 +242,14 @@ pub(crate) async fn settle(engine: Arc<Engine<SimStore>>, arrival: Arrival, id: 
 }
 
 /// Sends the messages of leases that are due.
-pub(crate) async fn keep(engine: Arc<Engine<SimStore>>) -> Done {
+pub(crate) async fn keep_leases(engine: Arc<Engine<SimStore>>) -> Done {
     engine.keep_leases().await;
+    Done::Returned
+}
+
+/// Passes calls of requests that wait for permits on.
+pub(crate) async fn pass_calls(engine: Arc<Engine<SimStore>>) -> Done {
+    engine.pass_calls().await;
     Done::Returned
 }
 

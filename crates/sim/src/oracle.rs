@@ -10,15 +10,15 @@ use sluicegate::{Cost, Micros, Verb};
 use crate::bounds::Violation;
 use crate::clock::BEGIN;
 use crate::node;
-use crate::plan::{Ask, Leases, Plan, RuleSpec};
+use crate::plan::{Ask, LeasesSpec, Plan, RuleSpec};
 use crate::promises::Invariant;
-use crate::server::Server;
+use crate::server::StoreServer;
 
 /// The share of one limiter's permits that a fleet without faults admits at least, in percent.
 const PART_MIN: u64 = 97;
 
 /// The record of each key: its rules, and its usage under them.
-type Keys = Vec<Option<(Arc<RuleSet>, Leased)>>;
+type KeyUsages = Vec<Option<(Arc<RuleSet>, Leased)>>;
 
 /// `QuietFleetIsOneLimiter`: without faults the fleet admits what one limiter would.
 pub(crate) fn compare(plan: &Plan, admitted: u64, at: u64) -> Option<Violation> {
@@ -27,7 +27,7 @@ pub(crate) fn compare(plan: &Plan, admitted: u64, at: u64) -> Option<Violation> 
     }
     let policies = node::policies(plan);
     let clock = |at| Micros::new(BEGIN + at);
-    let exact = exact(plan, rules_of(policies.first()?), (vec![None; plan.keys], 0), clock);
+    let exact = exact(plan, rules_of(policies.first()?), vec![None; plan.keys], 0, clock);
     (admitted < least(plan, exact)).then(|| Violation {
         invariant: Invariant::QuietFleetIsOneLimiter,
         at,
@@ -50,14 +50,15 @@ impl Calm {
     pub(crate) fn of(
         plan: &Plan,
         policies: &PolicySet,
-        (server, now): (&Server, u64),
+        server: &StoreServer,
+        now: u64,
         admitted: u64,
     ) -> Option<Self> {
         let rules = rules_of(policies);
         let keys = (0..plan.keys).map(|key| server.of(&node::key_name(key), now));
-        let keys: Keys = keys.collect();
+        let keys: KeyUsages = keys.collect();
         let is_edited = keys.iter().flatten().any(|(of, _)| **of != **rules);
-        let exact = || exact(plan, rules, (keys, now), |at| server.clock(at));
+        let exact = || exact(plan, rules, keys, now, |at| server.clock(at));
         (plan.heals() && !is_edited).then(|| Self { before: admitted, exact: exact() })
     }
 
@@ -87,7 +88,7 @@ fn least(plan: &Plan, exact: u64) -> u64 {
 fn stranded(plan: &Plan) -> u64 {
     let version = plan.versions.last().expect("there is a first one");
     let limits = version.rules.iter().map(RuleSpec::limit);
-    let part = if version.leases == Leases::Large { 2 } else { 20 };
+    let part = if version.leases == LeasesSpec::Large { 2 } else { 20 };
     let share = limits.min().unwrap_or(0).div_ceil(part);
     if plan.leases { 2 * share * plan.nodes as u64 * plan.keys as u64 } else { 0 }
 }
@@ -101,7 +102,8 @@ fn rules_of(policies: &PolicySet) -> &Arc<RuleSet> {
 fn exact(
     plan: &Plan,
     rules: &Arc<RuleSet>,
-    (mut keys, from): (Keys, u64),
+    mut keys: KeyUsages,
+    from: u64,
     clock: impl Fn(u64) -> Micros,
 ) -> u64 {
     let mut admitted = 0;

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 
 use fastrand::Rng;
 
-use crate::token::{Cut, Generation, Subject};
+use crate::token::{Cut, Generation, HistorySubject};
 use hot::Theme;
 pub use rules::{RuleSpec, WindowSpec};
 use rules::{changed, rule, rules};
@@ -47,10 +47,12 @@ pub struct Plan {
     pub nodes: usize,
     /// Number of keys that requests use.
     pub keys: usize,
-    /// When the last request is sent, µs.
+    /// The time of the last request, µs.
     pub span_us: u64,
     /// The policy as it is at the start, and after each change.
     pub versions: Vec<PolicySpec>,
+    /// The longest wait for a permit by the policy, µs; `None`: no request waits for one.
+    pub max_wait_us: Option<u64>,
     /// The behaviour of engines while the store does not answer.
     pub on_failure: OnFailure,
     /// The deadline of a call of the store, µs.
@@ -65,7 +67,8 @@ pub struct Plan {
     pub calls_max: Option<usize>,
     /// Keys are hot, and leased.
     pub leases: bool,
-    /// The most permits that the whole history admits, if usage does not flow out.
+    /// The most permits that the whole history admits, if usage does not flow out: its largest limit and one, which a
+    /// leaky bucket lets pass beside its burst.
     pub quota: Option<u64>,
     /// Some clients go away before they have an answer.
     pub leaves: bool,
@@ -101,12 +104,12 @@ pub struct PolicySpec {
     /// The `carry` of the policy: the usage that this version keeps of an earlier one.
     pub carry: &'static str,
     /// The `leases` of the policy.
-    pub leases: Leases,
+    pub leases: LeasesSpec,
 }
 
 /// `leases` of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leases {
+pub enum LeasesSpec {
     /// The default: `leases` is absent.
     Auto,
     /// Keys are not leased.
@@ -115,10 +118,19 @@ pub enum Leases {
     Large,
 }
 
+/// The kinds of requests of a history besides those that all have.
+#[derive(Clone, Copy, Debug, Default)]
+struct LoadFeatures {
+    /// Requests give permits back.
+    gives_back: bool,
+    /// Requests book permits of the future.
+    books: bool,
+}
+
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, µs.
+    /// The time, µs.
     pub at: u64,
     /// The number of its load.
     pub load: u32,
@@ -170,6 +182,23 @@ pub struct Hold {
     pub renewals: u8,
     /// The client releases it in the end.
     pub is_released: bool,
+    /// The longest wait of the request for it.
+    pub wait: HoldWait,
+    /// The client has no use for the permit if it goes away: the engine releases it then.
+    pub is_unnamed: bool,
+    /// The time after which the client goes away if it still waits, µs.
+    pub leaves_after_us: Option<u64>,
+}
+
+/// The longest wait of a request for a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldWait {
+    /// Not at all.
+    No,
+    /// As long as the policy has it wait.
+    Policy,
+    /// Up to so long, µs.
+    UpTo(u64),
 }
 
 /// Something that goes wrong, or changes.
@@ -177,7 +206,7 @@ pub struct Hold {
 pub struct Fault {
     /// Its place among all faults of the seed.
     pub number: u32,
-    /// When it begins, µs.
+    /// The time at which it begins, µs.
     pub at: u64,
     /// The duration, µs.
     pub span: u64,
@@ -252,7 +281,8 @@ impl Plan {
         let nodes = rng.usize(1..=6).min(rng.usize(1..=6));
         let keys = rng.usize(1..=3).min(rng.usize(1..=3));
         let span_us = rng.u64(2..=6) * SECOND;
-        let mut first = PolicySpec { rules: rules(&mut rng), carry: "usage", leases: Leases::Auto };
+        let mut first =
+            PolicySpec { rules: rules(&mut rng), carry: "usage", leases: LeasesSpec::Auto };
         if cut.generation >= Generation::Third && generator(seed, 8).u8(0..16) == 0 {
             let mut rng = generator(seed, 9);
             first.rules.resize_with(RULES_MAX, || rule(&mut rng));
@@ -268,10 +298,11 @@ impl Plan {
         let reminds = rng.u8(0..4) > 0;
         let loads = rng.u32(1..=LOADS_MAX);
         let faults = if rng.u8(0..5) == 0 { 0 } else { rng.u32(1..=FAULTS_MAX) };
-        // Booked turns pass later than refunds and resets meanwhile: a history has only one of the two.
+        // Booked requests pass later than refunds and resets meanwhile: a history has only one of the two.
         let (gives_back, books) = (rng.u8(0..3) == 0, rng.u8(0..3) == 0);
-        // Windows, and rules beside the one that delays a turn, count it when it is booked.
+        // Windows, and rules beside the one that delays a request, count it when it is booked.
         let books = books && matches!(&*first.rules, [only] if only.is_bucket());
+        let features = LoadFeatures { gives_back, books };
         let mut plan = Self {
             seed,
             leases: cut.leases,
@@ -281,6 +312,7 @@ impl Plan {
             keys: keys.min(cut.keys),
             span_us,
             versions: vec![first],
+            max_wait_us: None,
             on_failure,
             deadline_us,
             latency_us,
@@ -294,12 +326,12 @@ impl Plan {
             faults: Vec::new(),
         };
         match cut.subject {
-            Subject::Rates => {}
-            Subject::Quota => plan.make_quota(cut),
-            Subject::Edits => plan.make_edits(cut),
-            Subject::Permits => plan.make_permits(cut),
+            HistorySubject::Rates => {}
+            HistorySubject::Quota => plan.make_quota(cut),
+            HistorySubject::Edits => plan.make_edits(cut),
+            HistorySubject::Permits => plan.make_permits(cut),
         }
-        if cut.subject != Subject::Rates {
+        if cut.subject != HistorySubject::Rates {
             return plan.until(cut);
         }
         let mut few = generator(seed, 3);
@@ -310,34 +342,29 @@ impl Plan {
             match generator(seed, 5).u8(0..32) {
                 0 => plan.make_ebb(cut),
                 1 => plan.make_change_in_debt(cut),
-                _ => return plan.with_loads(cut, (loads, faults), (gives_back, books)),
+                _ => return plan.with_loads(cut, loads, faults, features),
             }
             return plan.until(cut);
         }
-        plan.with_loads(cut, (loads, faults), (gives_back, books))
+        plan.with_loads(cut, loads, faults, features)
     }
 
     /// Adds so many loads and faults, as much of them as `cut` leaves.
-    fn with_loads(
-        mut self,
-        cut: &Cut,
-        (loads, faults): (u32, u32),
-        (gives_back, books): (bool, bool),
-    ) -> Self {
+    fn with_loads(mut self, cut: &Cut, loads: u32, faults: u32, features: LoadFeatures) -> Self {
         let plan = &mut self;
         let theme = cut.leases.then(|| plan.make_hot(cut));
         let has_all = matches!(theme, Some(Theme::Crowd | Theme::Outages));
         let loads = if has_all { LOADS_MAX } else { loads };
         for number in (0..faults).filter(|number| cut.has_fault(*number)) {
             match theme {
-                Some(theme) => plan.add_hot_fault(number, (theme, books)),
-                None => plan.add_fault(number, books),
+                Some(theme) => plan.add_hot_fault(number, theme, features.books),
+                None => plan.add_fault(number, features.books),
             }
         }
         for number in (0..loads).filter(|number| cut.has_load(*number)) {
             match theme {
-                Some(theme) => plan.add_hot_load(number, (theme, gives_back, books)),
-                None => plan.add_load(number, (gives_back, books)),
+                Some(theme) => plan.add_hot_load(number, theme, features),
+                None => plan.add_load(number, features),
             }
         }
         plan.keep_one_failover();
@@ -367,10 +394,16 @@ impl Plan {
             "policies:\n  - name: p\n    on_store_failure: {on_failure}\n    carry: {carry}\n"
         );
         text += match leases {
-            Leases::Auto => "",
-            Leases::Off => "    leases: off\n",
-            Leases::Large => "    leases: { max_share: 50%, term: 2s }\n",
+            LeasesSpec::Auto => "",
+            LeasesSpec::Off => "    leases: off\n",
+            LeasesSpec::Large => "    leases: { max_share: 50%, term: 2s }\n",
         };
+        let queues =
+            !rules.iter().any(|rule| matches!(rule, RuleSpec::Concurrency { queue: 0, .. }));
+        if let Some(max_wait_us) = self.max_wait_us.filter(|_| queues) {
+            writeln!(text, "    overflow: {{ queue: {{ max_wait: {}ms }} }}", max_wait_us / MS)
+                .expect("a string takes all");
+        }
         text += "    rules:\n";
         for (place, rule) in rules.iter().enumerate() {
             writeln!(text, "      - {{ name: r{place}, {} }}", rule.text())
@@ -457,7 +490,20 @@ impl Plan {
     pub(crate) fn leaves_after(&self, arrival: &Arrival) -> Option<u64> {
         let (load, number) = (u64::from(arrival.load), arrival.number as u64);
         let mut rng = generator(self.seed ^ number, 800 + load);
-        (self.leaves && rng.u8(0..4) == 0).then(|| rng.u64(0..self.deadline_us))
+        let leaves = (self.leaves && rng.u8(0..4) == 0).then(|| rng.u64(0..self.deadline_us));
+        match arrival.ask {
+            Ask::Hold(hold) => hold.leaves_after_us,
+            _ => leaves,
+        }
+    }
+
+    /// Returns the longest time for which the request of an arrival waits for a permit, µs.
+    pub(crate) fn max_wait_of(&self, arrival: &Arrival) -> u64 {
+        match arrival.ask {
+            Ask::Hold(Hold { wait: HoldWait::Policy, .. }) => self.max_wait_us.unwrap_or(0),
+            Ask::Hold(Hold { wait: HoldWait::UpTo(us), .. }) => us,
+            _ => 0,
+        }
     }
 
     /// Returns by how many the number of nodes is set too high during the fault of this number.
@@ -478,7 +524,7 @@ impl Plan {
     }
 
     /// Returns how long a holder of leases waits for an answer, µs.
-    pub(crate) fn patience_us(&self) -> u64 {
+    pub(crate) fn lease_wait_us(&self) -> u64 {
         self.deadline_us.max(50 * MS)
     }
 
@@ -487,7 +533,7 @@ impl Plan {
         self.arrivals.iter().map(|arrival| arrival.ask.cost()).max().unwrap_or(1)
     }
 
-    fn add_load(&mut self, number: u32, does: (bool, bool)) {
+    fn add_load(&mut self, number: u32, features: LoadFeatures) {
         let mut rng = generator(self.seed, 100 + u64::from(number));
         let (node, key) = (rng.usize(0..6) % self.nodes, rng.usize(0..3) % self.keys);
         let (cost_max, verbs) = (1 << rng.u64(0..4), rng.u8(0..4));
@@ -500,23 +546,21 @@ impl Plan {
         let mut made = 0;
         while at < end.min(self.span_us) && made < ARRIVALS_MAX {
             for _ in 0..burst {
-                let ask = ask(&mut rng, cost_max, verbs, does);
-                let made_at = (at, made);
-                self.arrivals.push(self.arrival((number, made_at), (node, key), (ask, does)));
+                let ask = ask(&mut rng, cost_max, verbs, features);
+                let arrival =
+                    Arrival { at, load: number, number: made, node, key, ask, is_batched: false };
+                self.arrivals.push(self.varied(arrival, features));
                 made += 1;
             }
             at += rng.u64(1..=2 * gap) * burst;
         }
     }
 
-    /// Returns a request of the load of this number. One load in three makes the requests of one instant together; and
-    /// of those that refund hot keys, one in three gives back half of its requests, which are large.
-    fn arrival(
-        &self,
-        (load, (at, number)): (u32, (u64, usize)),
-        (node, key): (usize, usize),
-        (ask, (may_give_back, books)): (Ask, (bool, bool)),
-    ) -> Arrival {
+    /// Returns a request as its load makes it. One load in three makes the requests of one instant together; and of
+    /// those that refund hot keys, one in three gives back half of its requests, which are large.
+    fn varied(&self, arrival: Arrival, features: LoadFeatures) -> Arrival {
+        let Arrival { load, number, ask, .. } = arrival;
+        let LoadFeatures { gives_back: may_give_back, books } = features;
         let mut rng = generator(self.seed, 600 + u64::from(load));
         let mut is_every_third = || rng.u8(0..3) == 0 && self.generation >= Generation::Second;
         let (batches, gives_back) = (is_every_third(), is_every_third());
@@ -531,7 +575,7 @@ impl Plan {
             ask => ask,
         };
         let is_batched = batches && !matches!(ask, Ask::Explain(_));
-        Arrival { at, load, number, node, key, ask, is_batched }
+        Arrival { ask, is_batched, ..arrival }
     }
 
     fn add_fault(&mut self, number: u32, books: bool) {
@@ -560,7 +604,7 @@ impl Plan {
                 let mut rules = changed(&mut rng, &self.versions[0].rules);
                 self.count_anew(number, &mut rules, rule);
                 (at, span) = (self.changes_at(number), rng.u64(0..=300) * MS);
-                self.add_version(PolicySpec { rules, carry, leases: Leases::Auto })
+                self.add_version(PolicySpec { rules, carry, leases: LeasesSpec::Auto })
             }
         };
         let kind = if books { kind.that_forgets_nothing() } else { kind };
@@ -676,7 +720,8 @@ pub(crate) fn generator(seed: u64, number: u64) -> Rng {
     Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number << 32 | number))
 }
 
-fn ask(rng: &mut Rng, cost_max: u64, verbs: u8, (gives_back, books): (bool, bool)) -> Ask {
+fn ask(rng: &mut Rng, cost_max: u64, verbs: u8, features: LoadFeatures) -> Ask {
+    let LoadFeatures { gives_back, books } = features;
     let cost = rng.u64(1..=cost_max);
     match (verbs, rng.u8(0..24)) {
         (1.., 0) => Ask::AtMost(rng.u64(1..=8)),

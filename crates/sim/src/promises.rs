@@ -41,7 +41,7 @@ invariants! {
     StoppedNodeReturnsLeases: "a node that stops gives its leases back",
     SilentStoreIsGivenUp: "a store that answers nothing is given up",
     MessageKeepsWhatIsUsable: "a message keeps no more than its node can use",
-    UnpaidRestIsBilled: "what was not paid of a bill is on the next",
+    UnpaidRestIsBilled: "the unpaid rest of a debt is part of the next that is sent",
     AnsweringStoreIsKept: "a store that answers is not given up, nor any more once it answers about a lease",
     DebtBeforeLease: "what is owed is paid before permits are used",
     ShareBeginsAtReport: "a share begins from what the store said last",
@@ -54,11 +54,13 @@ invariants! {
     HolderPaysWhatItAdmitted: "a holder is charged for what it admitted, and for no more",
     LapsedIsUsedByDeadline: "what lapses counts as used by its deadline",
     RefundFrees: "what is given back is no longer in use",
-    QuotaHolds: "edits and late messages admit no more of a quota than its largest limit",
+    QuotaHolds: "edits and late messages admit no more of a quota than its largest limit and one permit",
     SlowNetworkBurnsNoQuota: "of a quota behind a slow network no more is gone than was admitted",
     ScriptsEqualKernel: "the scripts of Redis answer as the kernel does",
     HealedFleetIsOneLimiter: "after the last fault, as much is admitted as by one limiter",
     PermitsWithinLimit: "no more permits are held than the limit, and what is released or has lapsed is free",
+    TurnKept: "no permit is granted that a request needs which came before and still waits",
+    NoPlaceLeaks: "a place in line ends with its request, and free permits go to the first in line within a second",
     DebtsAreCharged: "what is owed is charged once the store answers",
 }
 

@@ -6,14 +6,14 @@ use std::collections::BinaryHeap;
 /// Future events.
 #[derive(Debug)]
 pub(crate) struct Queue<E> {
-    heap: BinaryHeap<Reverse<Entry<E>>>,
+    heap: BinaryHeap<Reverse<QueuedEvent<E>>>,
     /// Events that were ever added.
     count: u64,
 }
 
 /// An event: instant and number order it.
 #[derive(Debug)]
-struct Entry<E> {
+struct QueuedEvent<E> {
     at: u64,
     number: u64,
     event: E,
@@ -26,30 +26,30 @@ impl<E> Queue<E> {
 
     pub(crate) fn add(&mut self, at: u64, event: E) {
         self.count += 1;
-        self.heap.push(Reverse(Entry { at, number: self.count, event }));
+        self.heap.push(Reverse(QueuedEvent { at, number: self.count, event }));
     }
 
     /// Takes the next event out, with its instant.
     pub(crate) fn next(&mut self) -> Option<(u64, E)> {
-        self.heap.pop().map(|Reverse(Entry { at, event, .. })| (at, event))
+        self.heap.pop().map(|Reverse(QueuedEvent { at, event, .. })| (at, event))
     }
 }
 
-impl<E> PartialEq for Entry<E> {
+impl<E> PartialEq for QueuedEvent<E> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<E> Eq for Entry<E> {}
+impl<E> Eq for QueuedEvent<E> {}
 
-impl<E> PartialOrd for Entry<E> {
+impl<E> PartialOrd for QueuedEvent<E> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> Ord for Entry<E> {
+impl<E> Ord for QueuedEvent<E> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.number).cmp(&(other.at, other.number))
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Lost, Outcome, Token};
+use crate::{HistoryResult, HistoryToken, Lost};
 
 /// Calls of hot keys while nothing goes wrong.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Losses {
 
 impl Quiet {
     /// Counts a history, if it is of hot keys and quiet.
-    pub fn see(&mut self, token: &Token, outcome: &Outcome) {
+    pub fn see(&mut self, token: &HistoryToken, outcome: &HistoryResult) {
         if token.cut.leases && outcome.is_quiet {
             self.histories += 1;
             self.decided += outcome.decided;
@@ -45,7 +45,7 @@ impl Quiet {
 
 impl Losses {
     /// Counts the keys of a history that lost writes.
-    pub fn see(&mut self, outcome: &Outcome) {
+    pub fn see(&mut self, outcome: &HistoryResult) {
         let per_fault = |lost: &Lost| lost.over * 1_000 / (lost.limit * lost.faults).max(1);
         self.over.extend(outcome.lost.iter().map(per_fault));
     }

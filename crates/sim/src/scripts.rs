@@ -31,7 +31,7 @@ struct ScriptedRedis(LuaRedis);
 #[derive(Debug)]
 pub(crate) struct ScriptStore {
     store: RedisStore<ScriptedRedis>,
-    /// When keys were written, and their values before, for as long as writes can be lost.
+    /// The times at which keys were written, and their values before, for as long as writes can be lost.
     writes: VecDeque<(u64, Vec<KeyBefore>)>,
     lost_max_us: u64,
 }
@@ -70,7 +70,7 @@ impl ScriptStore {
             asking.now_or_never().expect("nothing waits where the server is in the process");
         let mut changes = std::mem::take(&mut self.redis().keys().changes);
         // A value that had expired was no longer there, also if the clock is set back before the write is lost.
-        for (_, before) in &mut changes {
+        for KeyBefore { before, .. } in &mut changes {
             before.take_if(|(_, end)| *end <= clock.get());
         }
         self.writes.push_back((now, changes));
@@ -81,7 +81,7 @@ impl ScriptStore {
     }
 
     /// Returns whether there is a value of the key when the clock of the store is at `clock`.
-    pub(crate) fn has(&self, (policy, key): &(String, Vec<u8>), clock: Micros) -> bool {
+    pub(crate) fn has(&self, policy: &str, key: &[u8], clock: Micros) -> bool {
         let mut keys = self.redis().keys();
         keys.now_us = clock.get();
         keys.live(state_key(policy, key).as_bytes()).is_some()
@@ -103,7 +103,7 @@ impl ScriptStore {
                 self.writes.push_back((at, changes));
                 break;
             }
-            for (key, before) in changes.into_iter().rev() {
+            for KeyBefore { key, before } in changes.into_iter().rev() {
                 let mut keys = self.redis().keys();
                 match before.filter(|(_, end)| *end > clock.get()) {
                     Some(before) => keys.values.insert(key, before),
@@ -156,7 +156,7 @@ impl ScriptServer for ScriptedRedis {
     }
 
     async fn get(&self, key: &[u8], _: Instant) -> Result<Option<Bytes>, RedisError> {
-        Ok(self.0.keys().live(key).cloned().map(Bytes::from))
+        Ok(self.0.keys().get(key).cloned().map(Bytes::from))
     }
 
     async fn set(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sluicegate::internals::kernel::{Moment, Outcome, Retry, RuleSet};
+use sluicegate::internals::kernel::{Moment, Outcome, Retry, RuleSet, Verdict};
 use sluicegate::internals::store::lease::{Found, Holder, LeaseReply, Leased, Message, Record};
 use sluicegate::internals::store::{Charge, Debt, Permits, RuleOrigin, StoreAnswer};
 use sluicegate::{Decision, Micros, Rule, Verb};
@@ -26,9 +26,20 @@ const ALL: u64 = 1 << 32;
 /// A policy and a key.
 type Name = (String, Vec<u8>);
 
+/// A message of a holder at the store.
+struct Delivery<'a> {
+    ask: &'a StoreAsk,
+    message: &'a Message,
+    name: Name,
+    /// The key as it was stored before, and as the message finds it.
+    before: Option<Stored>,
+    stored: Stored,
+    notes: Vec<Note>,
+}
+
 /// The store that all nodes share.
 #[derive(Debug, Default)]
-pub(crate) struct Server {
+pub(crate) struct StoreServer {
     /// The lead of its clock over true time, µs.
     ahead_us: i64,
     keys: BTreeMap<Name, Stored>,
@@ -47,7 +58,7 @@ struct Stored {
     /// Since when these rules are in force, ms; `None`: a caller brought them.
     since_ms: Option<u64>,
     leased: Leased,
-    /// When it was written.
+    /// The time at which it was written.
     at: Micros,
 }
 
@@ -103,7 +114,7 @@ pub(crate) struct Forgotten {
     pub(crate) back_to: Option<Arc<RuleSet>>,
 }
 
-impl Server {
+impl StoreServer {
     /// Returns an empty store; `with_scripts`: the scripts execute each call too.
     pub(crate) fn new(with_scripts: bool) -> Self {
         let scripts = with_scripts.then(|| ScriptStore::new(LOST_MAX_US));
@@ -140,6 +151,7 @@ impl Server {
     fn decide(&mut self, ask: &StoreAsk, now: u64) -> Execution {
         let at = Moment::new(self.clock(now));
         let name = (ask.policy.clone(), ask.key.clone());
+        self.expire(&name, &at);
         let before = self.stored(&name, &at);
         let mut notes = Vec::new();
         let mut stored = in_force(before.as_ref(), ask, &at);
@@ -150,13 +162,14 @@ impl Server {
         let late = lapses_late(&stored, &at);
         stored.at = at.now();
         if let Some(message) = &ask.message {
-            let heard = self.hear((ask, message), (name, before, stored), notes, now);
+            let delivery = Delivery { ask, message, name, before, stored, notes };
+            let heard = self.hear(delivery, now);
             return Execution { broken: heard.broken.or(late), ..heard };
         }
         // A debt that was charged before is not charged again.
         let is_owed = ask.debt.is_some_and(|debt| !self.charged.contains_key(&debt.id));
         let (paid, debt) = match &ask.debt {
-            Some(debt) => self.charge((debt, &ask.rules), &mut stored, &at),
+            Some(debt) => self.charge(debt, &ask.rules, &mut stored, &at),
             None => (Permits::default(), None),
         };
         if let (Some(id), Some(Debt { charge: Charge::Added, .. })) = (debt, &ask.debt) {
@@ -173,7 +186,7 @@ impl Server {
         let after = stored.usage(&at);
         let is_look = matches!(ask.verb, Verb::Peek { .. });
         let broken = late
-            .or_else(|| check(&ask.verb, &verdict.decision, (&usage, &after)))
+            .or_else(|| check(&ask.verb, &verdict.decision, &usage, &after))
             .or_else(|| within(&rules, &first, &after))
             .or_else(|| retry_is_honest(&stored, ask, &verdict.decision, at.now()))
             .or_else(|| gives_back(&ask.verb, &stored, in_use, &at));
@@ -186,12 +199,7 @@ impl Server {
             Verb::Reset => notes.push(Note::Reset),
             _ => {}
         }
-        let mut answer = StoreAnswer::of(verdict, &rules, &stored.leased.states, &at);
-        let in_use = settled(&stored, &at).usage(&at);
-        for (place, used) in &mut answer.in_use {
-            *used = in_use.0[*place];
-        }
-        answer = named_as(answer, &rules, &ask.rules);
+        let answer = named_as(answer_of(verdict, &stored, &ask.verb, &at), &rules, &ask.rules);
         // What is not held is neither released nor renewed, and nothing is written.
         let is_void = before.is_none()
             && !verdict.decision.allowed()
@@ -215,11 +223,19 @@ impl Server {
         (!stored.is_forgettable(at) || self.lingers(name, stored, at)).then(|| stored.clone())
     }
 
+    /// Removes a value that has expired, as Redis does on a read: it does not come back if the clock is set back.
+    fn expire(&mut self, name: &Name, at: &Moment<'_>) {
+        let has = |scripts: &ScriptStore| scripts.has(&name.0, &name.1, at.now());
+        if self.stored(name, at).is_none() && !self.scripts.as_ref().is_some_and(has) {
+            self.keys.remove(name);
+        }
+    }
+
     /// Returns whether Redis still has a value that says no more than no value, as it counts times to live in whole
     /// milliseconds. Its budgets are full; but its rules decide if they are later than those of the request.
     fn lingers(&self, name: &Name, stored: &Stored, at: &Moment<'_>) -> bool {
         let rounded = Moment::new(Micros::new(at.now().get().saturating_sub(MS)));
-        let has = |scripts: &ScriptStore| scripts.has(name, at.now());
+        let has = |scripts: &ScriptStore| scripts.has(&name.0, &name.1, at.now());
         !stored.is_forgettable(&rounded) && self.scripts.as_ref().is_some_and(has)
     }
 
@@ -228,7 +244,8 @@ impl Server {
     /// charged the most, and the least counts.
     fn charge(
         &mut self,
-        (debt, own): (&Debt, &RuleSet),
+        debt: &Debt,
+        own: &RuleSet,
         stored: &mut Stored,
         at: &Moment<'_>,
     ) -> (Permits, Option<u128>) {
@@ -269,13 +286,8 @@ impl Server {
     }
 
     /// Executes a message of a holder.
-    fn hear(
-        &mut self,
-        (ask, message): (&StoreAsk, &Message),
-        (name, before, mut stored): (Name, Option<Stored>, Stored),
-        mut notes: Vec<Note>,
-        now: u64,
-    ) -> Execution {
+    fn hear(&mut self, delivery: Delivery<'_>, now: u64) -> Execution {
+        let Delivery { ask, message, name, before, mut stored, mut notes } = delivery;
         let at = Moment::new(self.clock(now));
         let (rules, first) = (Arc::clone(&stored.rules), stored.usage(&at));
         let lapsed = in_use_with_lapsed(&stored, &at)[0];
@@ -611,6 +623,19 @@ fn in_force(before: Option<&Stored>, ask: &StoreAsk, at: &Moment<'_>) -> Stored 
     }
 }
 
+/// Returns the answer to `verb` of a store that keeps `stored` from now on.
+fn answer_of(verdict: Verdict, stored: &Stored, verb: &Verb, at: &Moment<'_>) -> StoreAnswer {
+    let mut answer = StoreAnswer::of(verdict, &stored.rules, &stored.leased.states, at);
+    if !verb.is_of_permits() {
+        answer.called.clear();
+    }
+    let in_use = settled(stored, at).usage(at);
+    for (place, used) in &mut answer.in_use {
+        *used = in_use.0[*place];
+    }
+    answer
+}
+
 /// Returns the answer by `rules` with the places of the caller's rules, which are `asked`.
 fn named_as(answer: StoreAnswer, rules: &RuleSet, asked: &RuleSet) -> StoreAnswer {
     if rules == asked {
@@ -619,11 +644,11 @@ fn named_as(answer: StoreAnswer, rules: &RuleSet, asked: &RuleSet) -> StoreAnswe
     let place_of = |place: usize| {
         asked.rules().iter().position(|named| named.name == rules.rules()[place].name)
     };
-    let StoreAnswer { mut verdict, in_use } = answer;
+    let StoreAnswer { mut verdict, in_use, called } = answer;
     verdict.rule = place_of(verdict.rule).unwrap_or(0);
     let in_use =
         in_use.into_iter().filter_map(|(place, used)| Some((place_of(place)?, used))).collect();
-    StoreAnswer { verdict, in_use }
+    StoreAnswer { verdict, in_use, called }
 }
 
 /// `LookChangesNothing` and `AnswerIsTrue`: a refusal and a peek change no usage, and no answer promises more than
@@ -631,7 +656,8 @@ fn named_as(answer: StoreAnswer, rules: &RuleSet, asked: &RuleSet) -> StoreAnswe
 fn check(
     verb: &Verb,
     decision: &Decision,
-    (Usage(before), Usage(after)): (&Usage, &Usage),
+    Usage(before): &Usage,
+    Usage(after): &Usage,
 ) -> Option<(Invariant, String)> {
     let is_look = matches!(verb, Verb::Peek { .. });
     // Lapsed permits are charged as of their deadline, and have flowed out in part.

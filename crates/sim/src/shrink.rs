@@ -1,14 +1,14 @@
 //! The smallest part of a history that still breaks the same invariant.
 
 use crate::plan::{FAULTS_MAX, Plan};
-use crate::token::{Cut, Token};
-use crate::{Outcome, run};
+use crate::token::{Cut, HistoryToken};
+use crate::{HistoryResult, run};
 
 /// Histories that are tried at most.
 const TRIES_MAX: usize = 300;
 
 /// Leaves out faults, loads, nodes, keys and time as long as it still fails.
-pub fn shrink(token: &Token, outcome: &Outcome) -> Token {
+pub fn shrink(token: &HistoryToken, outcome: &HistoryResult) -> HistoryToken {
     let Some(violation) = &outcome.violation else { return token.clone() };
     let mut smallest = token.clone();
     let mut tries = 0;
@@ -20,7 +20,7 @@ pub fn shrink(token: &Token, outcome: &Outcome) -> Token {
                 return smallest;
             }
             tries += 1;
-            let candidate = Token { seed: token.seed, cut };
+            let candidate = HistoryToken { seed: token.seed, cut };
             let tried = run(&candidate);
             let fails = tried.violation.filter(|found| found.invariant == violation.invariant);
             if let Some(found) = fails {

@@ -1,6 +1,6 @@
 //! The name of a history, or of a part of it, in one line: `s3-6f3a9c20-n2k1-f3.7-l0-t2213`.
 //!
-//! `s3`, `h4` for hot keys, `q1` for quotas, `e1` for edits of them, or `p1` for permits that are held, is the version of
+//! `s3`, `h4` for hot keys, `q1` for quotas, `e1` for edits of them, or `p2` for permits that are held, is the version of
 //! the generator. Then come the seed, the most nodes and keys, the faults and loads that are kept (without the part: all),
 //! the last instant in ms, and `r` if the scripts of Redis execute each call too.
 
@@ -23,7 +23,7 @@ pub struct Cut {
     /// Keys are hot, and leased.
     pub leases: bool,
     /// The subject of the history.
-    pub subject: Subject,
+    pub subject: HistorySubject,
     /// The generator that makes the plan.
     pub generation: Generation,
     /// The scripts of Redis execute each call as well as the kernel.
@@ -32,7 +32,7 @@ pub struct Cut {
 
 /// The subject of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Subject {
+pub enum HistorySubject {
     /// Rules of rates and windows; keys may be hot.
     #[default]
     Rates,
@@ -58,7 +58,7 @@ pub enum Generation {
 
 /// A history: a seed, and the part of it that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token {
+pub struct HistoryToken {
     /// The seed.
     pub seed: u64,
     /// The part that is kept.
@@ -78,7 +78,7 @@ const NAMES: [(&str, Generation, bool); 6] = [
 /// The generators of histories of quotas, of their edits and of permits, with their versions.
 const QUOTA: &str = "q1";
 const EDITS: &str = "e1";
-const PERMITS: &str = "p1";
+const PERMITS: &str = "p2";
 
 impl Cut {
     /// Returns whether the fault of this number is kept.
@@ -101,14 +101,14 @@ impl Default for Cut {
             loads: None,
             until_us: u64::MAX,
             leases: false,
-            subject: Subject::default(),
+            subject: HistorySubject::default(),
             generation: Generation::default(),
             scripts: false,
         }
     }
 }
 
-impl Token {
+impl HistoryToken {
     /// Returns the whole history of a seed. In each third one, keys are hot.
     pub fn of(seed: u64) -> Self {
         Self { seed, cut: Cut { leases: seed % 3 == 1, ..Cut::default() } }
@@ -116,17 +116,17 @@ impl Token {
 
     /// Returns the whole history of a quota.
     pub fn of_quota(seed: u64) -> Self {
-        Self { seed, cut: Cut { leases: true, subject: Subject::Quota, ..Cut::default() } }
+        Self { seed, cut: Cut { leases: true, subject: HistorySubject::Quota, ..Cut::default() } }
     }
 
     /// Returns the whole history of a quota that is edited.
     pub fn of_edits(seed: u64) -> Self {
-        Self { seed, cut: Cut { leases: true, subject: Subject::Edits, ..Cut::default() } }
+        Self { seed, cut: Cut { leases: true, subject: HistorySubject::Edits, ..Cut::default() } }
     }
 
     /// Returns the whole history of permits that are held.
     pub fn of_permits(seed: u64) -> Self {
-        Self { seed, cut: Cut { subject: Subject::Permits, ..Cut::default() } }
+        Self { seed, cut: Cut { subject: HistorySubject::Permits, ..Cut::default() } }
     }
 
     /// Returns the history, in which the scripts of Redis execute each call too.
@@ -136,17 +136,17 @@ impl Token {
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for HistoryToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, cut } = self;
         let Cut { nodes, keys, faults, loads, until_us, leases, subject, generation, scripts } =
             cut;
         let mut named = NAMES.iter().filter(|(_, of, hot)| (of, hot) == (generation, leases));
         let version = match subject {
-            Subject::Rates => named.next().expect("each generator has a name").0,
-            Subject::Quota => QUOTA,
-            Subject::Edits => EDITS,
-            Subject::Permits => PERMITS,
+            HistorySubject::Rates => named.next().expect("each generator has a name").0,
+            HistorySubject::Quota => QUOTA,
+            HistorySubject::Edits => EDITS,
+            HistorySubject::Permits => PERMITS,
         };
         write!(f, "{version}-{seed:x}")?;
         if *nodes < usize::MAX || *keys < usize::MAX {
@@ -168,7 +168,7 @@ impl fmt::Display for Token {
     }
 }
 
-impl FromStr for Token {
+impl FromStr for HistoryToken {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -1,12 +1,13 @@
 //! An engine's end of the network: a [`Store`] whose calls the world carries.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use sluicegate::Verb;
-use sluicegate::internals::kernel::{Moment, RuleSet};
+use sluicegate::internals::kernel::{Called, Moment, RuleSet};
 use sluicegate::internals::store::lease::{LeaseReply, Message};
 use sluicegate::internals::store::{
     Charge, Debt, Executed as Effect, Permits, RuleOrigin, Store, StoreAnswer, StoreRequest,
@@ -42,16 +43,21 @@ pub(crate) struct WireState {
     /// The most calls under way; `None`: no limit.
     calls_max: Option<usize>,
     /// Calls under way, each with the instant since when, if they are limited.
-    under_way: Vec<(Arc<Slot>, u64)>,
+    under_way: Vec<(Arc<ReplySlot>, u64)>,
     pub(crate) time: Time,
     /// Calls made since the world last looked, sent or not.
     pub(crate) calls: u32,
     /// One of these calls needs an answer: it is more than a message that gives permits back.
     pub(crate) asks: bool,
     /// Results of calls that the engine received since the world last looked.
-    pub(crate) replies: Replies,
+    pub(crate) replies: ReplyCounts,
     /// Calls sent since the world last looked.
     pub(crate) outbox: Vec<Outgoing>,
+    /// Waiting requests that were announced since the world last looked.
+    pub(crate) announced: Vec<Vec<Called>>,
+    /// Announcements of all nodes that have arrived, and the waker of the task that hears them.
+    inbox: VecDeque<Vec<Called>>,
+    listener: Option<Waker>,
     /// Answers that the engine took since the world last looked.
     pub(crate) heard: Vec<Heard>,
     /// Steps of bills since the world last looked, in their order.
@@ -60,7 +66,7 @@ pub(crate) struct WireState {
 
 /// The number of calls by their result.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Replies {
+pub(crate) struct ReplyCounts {
     /// No answer.
     pub(crate) silent: u32,
     /// The store is overloaded, by its answer.
@@ -78,7 +84,7 @@ pub(crate) struct Replies {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Time {
     pub(crate) now: u64,
-    /// When the store answered last.
+    /// The time of the store's last answer.
     pub(crate) heard_at: u64,
     pub(crate) deadline_us: u64,
 }
@@ -94,7 +100,7 @@ impl Time {
 /// A call on its way to the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) slot: Arc<ReplySlot>,
     pub(crate) ask: Arc<StoreAsk>,
 }
 
@@ -128,7 +134,7 @@ pub(crate) enum BillStep {
 /// The address of a request's key. Requests that are made together each have a copy of their own.
 pub(crate) type Asker = usize;
 
-/// When the store executed a call, µs, and the number of that execution.
+/// The time at which the store executed a call, µs, and the number of that execution.
 pub(crate) type Executed = (u64, u64);
 
 /// A request that outlives its caller.
@@ -160,7 +166,7 @@ impl StoreAsk {
 
 /// The place for the reply to a call.
 #[derive(Debug, Default)]
-pub(crate) struct Slot {
+pub(crate) struct ReplySlot {
     state: Mutex<SlotState>,
 }
 
@@ -173,12 +179,12 @@ struct SlotState {
     is_dropped: bool,
 }
 
-struct Call {
+struct CallFuture {
     wire: Arc<Wire>,
     of: Asker,
     ask: Arc<StoreAsk>,
-    /// Where the reply comes, and when it was sent; `None` before that.
-    slot: Option<(Arc<Slot>, u64)>,
+    /// The place of the reply, and the time at which the call was sent; `None` before that.
+    slot: Option<(Arc<ReplySlot>, u64)>,
 }
 
 impl Wire {
@@ -187,7 +193,7 @@ impl Wire {
     }
 }
 
-impl Slot {
+impl ReplySlot {
     /// Stores the reply. Returns whether a task still waits for it.
     pub(crate) fn put(&self, reply: Reply, executed: Executed) -> bool {
         let mut state = self.lock();
@@ -206,7 +212,7 @@ impl Slot {
     }
 }
 
-impl Future for Call {
+impl Future for CallFuture {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
@@ -223,7 +229,7 @@ impl Future for Call {
                 wire.replies.refused += 1;
                 return Poll::Ready(Err(wire.refusal()));
             }
-            let slot = Arc::new(Slot::default());
+            let slot = Arc::new(ReplySlot::default());
             if wire.calls_max.is_some() {
                 let now = wire.time.now;
                 wire.under_way.push((Arc::clone(&slot), now));
@@ -263,7 +269,7 @@ impl Future for Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for CallFuture {
     fn drop(&mut self) {
         let Some((slot, _)) = &self.slot else { return };
         // One that was answered, or got no answer in time, is over.
@@ -310,16 +316,28 @@ impl SimStore {
     pub(crate) fn take(&self) -> WireState {
         let mut wire = self.0.lock();
         let under_way = std::mem::take(&mut wire.under_way);
+        let (inbox, listener) = (std::mem::take(&mut wire.inbox), wire.listener.take());
         let WireState { down, calls_max, time, .. } = *wire;
-        let rest = WireState { down, calls_max, under_way, time, ..WireState::default() };
+        let rest =
+            WireState { down, calls_max, under_way, time, inbox, listener, ..WireState::default() };
         std::mem::replace(&mut *wire, rest)
+    }
+
+    /// Delivers an announcement.
+    pub(crate) fn hear(&self, called: Vec<Called>) {
+        let mut wire = self.0.lock();
+        wire.inbox.push_back(called);
+        if let Some(listener) = wire.listener.take() {
+            listener.wake();
+        }
     }
 
     fn call(
         &self,
-        (debt, message): (Option<&Debt>, Option<&Message>),
+        debt: Option<&Debt>,
+        message: Option<&Message>,
         request: &StoreRequest<'_>,
-    ) -> Call {
+    ) -> CallFuture {
         let StoreRequest { policy, key, rules, verb, origin, quota: _ } = *request;
         let ask = StoreAsk {
             policy: policy.to_owned(),
@@ -330,7 +348,7 @@ impl SimStore {
             debt: debt.copied(),
             message: message.copied(),
         };
-        Call { wire: Arc::clone(&self.0), of: asker(key), ask: Arc::new(ask), slot: None }
+        CallFuture { wire: Arc::clone(&self.0), of: asker(key), ask: Arc::new(ask), slot: None }
     }
 }
 
@@ -340,7 +358,7 @@ impl Store for SimStore {
         request: &StoreRequest<'_>,
         _: &Moment<'_>,
     ) -> Result<StoreAnswer, StoreError> {
-        self.call((None, None), request).await.map(|said| decided(said).0)
+        self.call(None, None, request).await.map(|said| decided(said).0)
     }
 
     async fn charge_and_decide(
@@ -349,7 +367,20 @@ impl Store for SimStore {
         request: &StoreRequest<'_>,
         _: &Moment<'_>,
     ) -> Result<(StoreAnswer, Permits), StoreError> {
-        self.call((Some(debt), None), request).await.map(decided)
+        self.call(Some(debt), None, request).await.map(decided)
+    }
+
+    async fn announce(&self, called: &[Called]) {
+        self.0.lock().announced.push(called.to_vec());
+    }
+
+    async fn announced(&self) -> Vec<Called> {
+        let hear = |cx: &mut Context<'_>| {
+            let mut wire = self.0.lock();
+            wire.listener = Some(cx.waker().clone());
+            wire.inbox.pop_front().map_or(Poll::Pending, Poll::Ready)
+        };
+        std::future::poll_fn(hear).await
     }
 
     fn leases(&self) -> bool {
@@ -362,7 +393,7 @@ impl Store for SimStore {
         message: &Message,
         _: &Moment<'_>,
     ) -> Result<LeaseReply, StoreError> {
-        match self.call((None, Some(message)), request).await? {
+        match self.call(None, Some(message), request).await? {
             Said::LeaseReply(reply) => Ok(reply),
             Said::Decided(..) => unreachable!("a message gets a reply"),
         }

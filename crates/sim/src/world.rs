@@ -1,35 +1,48 @@
 //! One history: events in the order of true time, and the futures that they wake.
 
+mod answers;
+mod breaker_checks;
 mod calls;
+mod debt_checks;
+mod disturbances;
+mod failover;
+mod faults;
+mod lease_checks;
+mod memory;
+mod permits;
+mod reply_checks;
 mod tasks;
+mod waits;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
+use sluicegate::internals::kernel::Called;
 use sluicegate::internals::store::redis::affordable;
 use sluicegate::policy::PolicySet;
 
-use crate::bounds::{Lost, Record, Used, Violation};
-use crate::breaker_checks::{Probes, Silence};
-use crate::debt_checks::NodeDebts;
-use crate::failover::Replaced;
-use crate::lease_checks::{Central, Grants};
-use crate::memory::Refusal;
+use crate::bounds::{BoundsRecord, Lost, Used, Violation};
 use crate::net::Link;
-use crate::node::{self, Done, Node, Step};
+use crate::node::{self, Done, NodeProcess, PermitStep};
 use crate::oracle::Calm;
-use crate::permits::Permits;
 use crate::plan::{Arrival, Fault, Hold, MS, Plan, SECOND, generator};
 use crate::promises::Invariant;
 use crate::queue::Queue;
-use crate::server::Server;
+use crate::server::StoreServer;
 use crate::token::Generation;
 use crate::wire::{Executed, Reply};
-use calls::Call;
-use tasks::Task;
+use breaker_checks::{Probes, Silence};
+use calls::StoreCall;
+use debt_checks::NodeDebts;
+use failover::Replaced;
+use lease_checks::{Central, Grants};
+use memory::Refusal;
+use permits::Permits;
+use tasks::EngineTask;
 pub(crate) use tasks::TaskView;
+use waits::Wait;
 
 /// The period in which a node pays its debts, and checks its leases, µs.
 const CHORES_EVERY_US: u64 = 250 * MS;
@@ -48,7 +61,7 @@ const ASKED_MAX: u64 = 5;
 
 /// The result of a history.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct HistoryResult {
     /// The first violation.
     pub violation: Option<Violation>,
     /// A hash of all events.
@@ -71,7 +84,7 @@ pub struct Outcome {
 
 /// Something that happens at an instant.
 #[derive(Clone, Debug)]
-pub(crate) enum Event {
+pub(crate) enum WorldEvent {
     Arrives(usize),
     /// The client of a task goes away.
     Leaves {
@@ -90,6 +103,16 @@ pub(crate) enum Event {
     Deadline {
         call: usize,
     },
+    /// An announcement of waiting requests reaches the store.
+    Announced {
+        called: Vec<Called>,
+    },
+    /// An announcement reaches a process.
+    Called {
+        node: usize,
+        life: u32,
+        called: Vec<Called>,
+    },
     Begins(usize),
     Ends(usize),
     Version {
@@ -106,7 +129,7 @@ pub(crate) enum Event {
     Rings {
         node: usize,
         life: u32,
-        /// When it rings by the wall clock of the node.
+        /// The time at which it rings by the wall clock of the node.
         wall: u64,
         waker: Waker,
     },
@@ -127,21 +150,21 @@ pub(crate) enum Event {
 pub(crate) enum Then {
     Refund(u64),
     Settle,
-    Hold(Hold, Step),
+    Hold(Hold, PermitStep),
 }
 
 /// A fleet, its store, and the network between them.
 pub(crate) struct World<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) now: u64,
-    events: Queue<Event>,
-    pub(crate) tasks: Vec<Option<Task>>,
+    events: Queue<WorldEvent>,
+    pub(crate) tasks: Vec<Option<EngineTask>>,
     pub(crate) ready: Arc<Mutex<VecDeque<usize>>>,
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<StoreCall>,
     pub(crate) policies: Vec<PolicySet>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<NodeProcess>,
     pub(crate) links: Vec<Link>,
-    pub(crate) server: Server,
+    pub(crate) server: StoreServer,
     pub(crate) replaced: Replaced,
     /// The store stands still until then, µs.
     pub(crate) paused_until: u64,
@@ -152,12 +175,12 @@ pub(crate) struct World<'p> {
     pub(crate) down: u32,
     /// The number of times that the store forgot something, and how many of them each node knows of.
     pub(crate) forgot: u32,
-    /// When it last forgot something, µs.
+    /// The time at which it last forgot something, µs.
     pub(crate) forgot_at: Option<u64>,
     reminded: Vec<u32>,
     /// Until when a fault may keep each node from the store, µs.
     pub(crate) disturbed_until: Vec<u64>,
-    /// When each node first found out since then that it may call the store again, µs.
+    /// The time at which each node first found out since then that it may call the store again, µs.
     pub(crate) asked_since: Vec<Option<u64>>,
     /// Checks that were settled: load, instant, number.
     pub(crate) settled: BTreeSet<(u32, u64, usize)>,
@@ -165,15 +188,15 @@ pub(crate) struct World<'p> {
     pub(crate) admitted: u64,
     /// Permits that the store granted to single requests whose nodes did not receive the answer in time.
     pub(crate) unheard: u64,
-    /// When each node last asked the store about each key, µs.
+    /// The time at which each node last asked the store about each key, µs.
     pub(crate) sent_at: Vec<Vec<u64>>,
-    /// When permits of each key were last given back, µs.
+    /// The time at which permits of each key were last given back, µs.
     pub(crate) given_back: Vec<Option<u64>>,
     /// Until when the keeper of each node does not run, µs.
     pub(crate) late_until: Vec<u64>,
     /// Until when each node may be without the policy, µs.
     pub(crate) removed_until: Vec<u64>,
-    /// When each node began to stop, if it did, µs.
+    /// The time at which each node began to stop, if it did, µs.
     pub(crate) stops_since: Vec<Option<u64>>,
     /// The calls of each process while it had given the store up, and its calls that got no answer.
     pub(crate) probes: Vec<Probes>,
@@ -188,13 +211,15 @@ pub(crate) struct World<'p> {
     pub(crate) dues: Vec<Vec<NodeDebts>>,
     /// The permits that are held of each key.
     pub(crate) permits: Vec<Permits>,
+    /// Requests that may wait for a permit.
+    pub(crate) waits: Vec<Wait>,
     /// The number of keys with debts of the node before the running task ran.
     pub(crate) owed_before: usize,
     /// Debts that were charged.
     pub(crate) charged: BTreeSet<u128>,
     /// The demand after the faults, as one limiter would meet it.
     calm: Option<Calm>,
-    pub(crate) record: Record,
+    pub(crate) record: BoundsRecord,
     hash: u64,
     decided: u64,
     pub(crate) executed: u64,
@@ -212,7 +237,7 @@ impl<'p> World<'p> {
         let mut each = policies.iter().flat_map(PolicySet::policies);
         let with_scripts =
             plan.scripts && each.all(|policy| affordable(policy.rules().set()).is_ok());
-        let start = |_| Node::start(plan, (&policies, 0), Arc::default(), 0);
+        let start = |_| NodeProcess::start(plan, &policies, 0, Arc::default(), 0);
         let nodes = (0..plan.nodes).map(start).collect();
         let link = |node| Link::new(generator(plan.seed, 300 + node as u64));
         let mut world = Self {
@@ -225,7 +250,7 @@ impl<'p> World<'p> {
             policies,
             nodes,
             links: (0..plan.nodes).map(link).collect(),
-            server: Server::new(with_scripts),
+            server: StoreServer::new(with_scripts),
             replaced: Replaced::new(plan.nodes),
             paused_until: 0,
             refuses_until: 0,
@@ -251,10 +276,11 @@ impl<'p> World<'p> {
             central: vec![vec![Central::default(); plan.keys]; plan.nodes],
             dues: vec![vec![NodeDebts::default(); plan.keys]; plan.nodes],
             permits: vec![Permits::default(); plan.keys],
+            waits: Vec::new(),
             owed_before: 0,
             charged: BTreeSet::new(),
             calm: None,
-            record: Record::default(),
+            record: BoundsRecord::default(),
             hash: 0xcbf2_9ce4_8422_2325,
             decided: 0,
             executed: 0,
@@ -262,26 +288,28 @@ impl<'p> World<'p> {
             trace: traced.then(Vec::new),
         };
         for (place, arrival) in plan.arrivals.iter().enumerate() {
-            world.at(arrival.at, Event::Arrives(place));
+            world.at(arrival.at, WorldEvent::Arrives(place));
         }
         for (place, fault) in plan.faults.iter().enumerate() {
-            world.at(fault.at, Event::Begins(place));
+            world.at(fault.at, WorldEvent::Begins(place));
         }
         if let Some(at) = plan.healed_at {
-            world.at(at, Event::Healed);
+            world.at(at, WorldEvent::Healed);
         }
         for node in 0..plan.nodes {
             world.keep_leases(node);
-            world.at(CHORES_EVERY_US / (node as u64 + 1), Event::Chores { node });
+            world.pass_calls(node);
+            world.at(CHORES_EVERY_US / (node as u64 + 1), WorldEvent::Chores { node });
         }
         world
     }
 
     /// Runs the history.
-    pub(crate) fn run(plan: &'p Plan, traced: bool) -> Outcome {
+    pub(crate) fn run(plan: &'p Plan, traced: bool) -> HistoryResult {
         let mut world = Self::new(plan, traced);
         let last_fault = plan.faults.iter().map(|fault| fault.at + fault.span).max();
         let rest_us = if plan.leases { HOT_REST_US } else { REST_US };
+        let rest_us = rest_us + waits::rest_us(plan);
         let end = plan.span_us.max(last_fault.unwrap_or(0)) + rest_us;
         while let Some((at, event)) = world.events.next() {
             if at > end || world.record.has_failed() {
@@ -294,10 +322,11 @@ impl<'p> World<'p> {
         world.end()
     }
 
-    fn end(mut self) -> Outcome {
-        crate::debt_checks::check_debts(&mut self);
-        crate::lease_checks::check_end(&mut self);
-        crate::reply_checks::check_left(&mut self);
+    fn end(mut self) -> HistoryResult {
+        debt_checks::check_debts(&mut self);
+        lease_checks::check_end(&mut self);
+        reply_checks::check_left(&mut self);
+        waits::check_end(&mut self);
         let (mut violation, used, lost) = self.record.verdict(self.plan);
         if violation.is_none() {
             violation = crate::oracle::compare(self.plan, used.admitted, self.now);
@@ -305,7 +334,7 @@ impl<'p> World<'p> {
         if let (None, Some(calm)) = (&violation, self.calm) {
             violation = calm.compare(self.plan, self.admitted, self.now);
         }
-        Outcome {
+        HistoryResult {
             violation,
             hash: self.hash,
             used,
@@ -318,7 +347,7 @@ impl<'p> World<'p> {
         }
     }
 
-    pub(crate) fn at(&mut self, at: u64, event: Event) {
+    pub(crate) fn at(&mut self, at: u64, event: WorldEvent) {
         self.events.add(at, event);
     }
 
@@ -354,7 +383,7 @@ impl<'p> World<'p> {
         }
     }
 
-    fn happens(&mut self, event: Event) {
+    fn happens(&mut self, event: WorldEvent) {
         if let Some(node) = self.node_of(&event)
             && self.nodes[node].paused_until > self.now
         {
@@ -362,78 +391,84 @@ impl<'p> World<'p> {
             return self.at(at, event);
         }
         match event {
-            Event::Arrives(place) => self.arrives(place),
-            Event::Leaves { task } => self.leaves(task),
-            Event::Follows(arrival, then) => self.follows(arrival, then),
-            Event::AtServer { call } => self.at_server(call),
-            Event::AtNode { call, reply, executed } => self.at_node(call, *reply, executed),
-            Event::Deadline { call } => self.deadline(call),
-            Event::Begins(place) => {
+            WorldEvent::Arrives(place) => self.arrives(place),
+            WorldEvent::Leaves { task } => self.leaves(task),
+            WorldEvent::Follows(arrival, then) => self.follows(arrival, then),
+            WorldEvent::AtServer { call } => self.at_server(call),
+            WorldEvent::AtNode { call, reply, executed } => self.at_node(call, *reply, executed),
+            WorldEvent::Deadline { call } => self.deadline(call),
+            WorldEvent::Announced { called } => self.announced(&called),
+            WorldEvent::Called { node, life, called } => self.called(node, life, called),
+            WorldEvent::Begins(place) => {
                 let fault = self.plan.faults[place];
                 self.seen(format_args!("fault {}: {:?}", fault.number, fault.kind));
                 self.begins(&fault);
-                self.at(self.now + fault.span, Event::Ends(place));
+                self.at(self.now + fault.span, WorldEvent::Ends(place));
             }
-            Event::Ends(place) => {
+            WorldEvent::Ends(place) => {
                 let fault = self.plan.faults[place];
                 self.seen(format_args!("fault {} is over", fault.number));
                 self.ends(&fault);
             }
-            Event::Version { node, version } => {
+            WorldEvent::Version { node, version } => {
                 self.seen(format_args!("node {node} has version {version}"));
                 self.nodes[node].set_version(self.plan, &self.policies, version);
             }
-            Event::Chores { node } => self.chores(node),
-            Event::Connects { node } => self.connects(node),
-            Event::Rings { node, life, wall, waker } => self.rings(node, life, (wall, waker)),
-            Event::Switches { node } => crate::failover::switches(self, node),
-            Event::Healed => {
+            WorldEvent::Chores { node } => self.chores(node),
+            WorldEvent::Connects { node } => self.connects(node),
+            WorldEvent::Rings { node, life, wall, waker } => self.rings(node, life, wall, waker),
+            WorldEvent::Switches { node } => failover::switches(self, node),
+            WorldEvent::Healed => {
                 let last = self.policies.last().expect("there is a first version");
-                self.calm = Calm::of(self.plan, last, (&self.server, self.now), self.admitted);
+                self.calm = Calm::of(self.plan, last, &self.server, self.now, self.admitted);
             }
-            Event::Crowds { every_us, until } => self.crowds(every_us, until),
+            WorldEvent::Crowds { every_us, until } => self.crowds(every_us, until),
         }
     }
 
     /// Returns the node of an event, if the node must be awake for it.
-    fn node_of(&self, event: &Event) -> Option<usize> {
+    fn node_of(&self, event: &WorldEvent) -> Option<usize> {
         match *event {
-            Event::Arrives(place) => Some(self.plan.arrivals[place].node),
-            Event::Follows(Arrival { node, .. }, _)
-            | Event::Version { node, .. }
-            | Event::Chores { node }
-            | Event::Switches { node }
-            | Event::Connects { node }
-            | Event::Rings { node, .. } => Some(node),
-            Event::AtNode { call, .. } | Event::Deadline { call } => Some(self.calls[call].node),
-            Event::Leaves { task } => self.tasks[task].as_ref().map(|task| task.node),
-            Event::AtServer { .. }
-            | Event::Begins(_)
-            | Event::Ends(_)
-            | Event::Healed
-            | Event::Crowds { .. } => None,
+            WorldEvent::Arrives(place) => Some(self.plan.arrivals[place].node),
+            WorldEvent::Follows(Arrival { node, .. }, _)
+            | WorldEvent::Version { node, .. }
+            | WorldEvent::Chores { node }
+            | WorldEvent::Switches { node }
+            | WorldEvent::Called { node, .. }
+            | WorldEvent::Connects { node }
+            | WorldEvent::Rings { node, .. } => Some(node),
+            WorldEvent::AtNode { call, .. } | WorldEvent::Deadline { call } => {
+                Some(self.calls[call].node)
+            }
+            WorldEvent::Leaves { task } => self.tasks[task].as_ref().map(|task| task.node),
+            WorldEvent::AtServer { .. }
+            | WorldEvent::Announced { .. }
+            | WorldEvent::Begins(_)
+            | WorldEvent::Ends(_)
+            | WorldEvent::Healed
+            | WorldEvent::Crowds { .. } => None,
         }
     }
 
     /// Rings an alarm, unless the clock has been set meanwhile.
-    fn rings(&mut self, node: usize, life: u32, (wall, waker): (u64, Waker)) {
+    fn rings(&mut self, node: usize, life: u32, wall: u64, waker: Waker) {
         let early_us = self.nodes[node].clock.shows_in(wall, self.now);
         if self.nodes[node].life != life {
             return;
         }
         match early_us {
             0 => waker.wake(),
-            _ => self.at(self.now + early_us, Event::Rings { node, life, wall, waker }),
+            _ => self.at(self.now + early_us, WorldEvent::Rings { node, life, wall, waker }),
         }
     }
 
     /// Ends each process, and starts another one in its place.
     pub(crate) fn crowds(&mut self, every_us: u64, until: u64) {
         for node in 0..self.plan.nodes {
-            crate::faults::replace(self, node);
+            faults::replace(self, node);
         }
         if self.now + every_us <= until {
-            self.at(self.now + every_us, Event::Crowds { every_us, until });
+            self.at(self.now + every_us, WorldEvent::Crowds { every_us, until });
         }
     }
 
@@ -450,9 +485,10 @@ impl<'p> World<'p> {
         match together.len() {
             0..=1 => {
                 self.spawn(arrival.node, node::decide(engine, arrival));
+                waits::begins(self, &arrival);
                 if let Some(after) = self.plan.leaves_after(&arrival) {
                     let task = self.tasks.len() - 1;
-                    self.at(self.now + after, Event::Leaves { task });
+                    self.at(self.now + after, WorldEvent::Leaves { task });
                 }
             }
             _ => self.spawn(arrival.node, node::decide_each(engine, together)),
@@ -461,6 +497,7 @@ impl<'p> World<'p> {
 
     /// Drops the task of a client that goes away.
     fn leaves(&mut self, task: usize) {
+        waits::leaves(self, task);
         if let Some(task) = self.tasks[task].take() {
             self.seen(format_args!("a client of node {} goes away", task.node));
             self.nodes[task.node].clock.set(self.now);
@@ -481,19 +518,20 @@ impl<'p> World<'p> {
                 self.spawn(node, node::settle(engine, arrival, id));
             }
             Then::Hold(hold, step) => {
-                crate::permits::begins(self, &arrival, hold, step);
-                self.spawn(node, node::hold(engine, (arrival, hold, step)));
+                permits::begins(self, &arrival, hold, step);
+                self.spawn(node, node::hold(engine, arrival, hold, step));
             }
         }
     }
 
     fn chores(&mut self, node: usize) {
-        self.at(self.now + CHORES_EVERY_US, Event::Chores { node });
+        self.at(self.now + CHORES_EVERY_US, WorldEvent::Chores { node });
         if !self.nodes[node].is_up {
             return;
         }
-        crate::lease_checks::check_held(self, node);
-        crate::lease_checks::check_returned(self, node);
+        lease_checks::check_held(self, node);
+        lease_checks::check_returned(self, node);
+        waits::check_turns(self);
         self.notice_loss(node);
         if self.nodes[node].engine.debts() > 0 {
             let engine = Arc::clone(&self.nodes[node].engine);
@@ -510,7 +548,7 @@ impl<'p> World<'p> {
             self.seen(format_args!("node {node} notices that the store has forgotten"));
             self.nodes[node].clock.set(self.now);
             self.nodes[node].engine.remind_store();
-            crate::debt_checks::remind(self, node);
+            debt_checks::remind(self, node);
         }
     }
 
@@ -521,7 +559,7 @@ impl<'p> World<'p> {
 
     // ---- answers
 
-    pub(crate) fn done(&mut self, task: &Task, done: Done) {
+    pub(crate) fn done(&mut self, task: &EngineTask, done: Done) {
         self.decided += match &done {
             Done::DecidedEach(each) => each.len() as u64,
             _ => 1,
@@ -534,8 +572,14 @@ impl<'p> World<'p> {
             Done::Decided(..) | Done::DecidedEach(_) | Done::Refunded(..) | Done::Held(..)
         );
         if is_decided && !stood {
-            self.slowest = self.slowest.max(took);
-            if took > ASKED_MAX * self.plan.deadline_us {
+            if !waits::may_wait(self.plan, &done) {
+                self.slowest = self.slowest.max(took);
+            }
+            if waits::takes_too_long(self, &done, took) {
+                let what = format!("a request waits for {took} µs: {done:?}");
+                self.record.fail(Invariant::NoPlaceLeaks, now, what);
+            } else if !waits::may_wait(self.plan, &done) && took > ASKED_MAX * self.plan.deadline_us
+            {
                 self.record.fail(
                     Invariant::DecisionInTime,
                     now,
@@ -547,10 +591,10 @@ impl<'p> World<'p> {
             Done::DecidedEach(each) => {
                 for (arrival, asker, decided) in each {
                     let view = TaskView { is_batch: took > 0, ..task.view(Some(asker)) };
-                    crate::reply_checks::see(self, view, Done::Decided(arrival, decided));
+                    reply_checks::see(self, view, Done::Decided(arrival, decided));
                 }
             }
-            done => crate::reply_checks::see(self, task.view(None), done),
+            done => reply_checks::see(self, task.view(None), done),
         }
     }
 
@@ -558,28 +602,28 @@ impl<'p> World<'p> {
         let is_late = self.plan.leases && self.plan.generation >= Generation::Second;
         let within = if is_late { 600 * MS } else { 200 * MS };
         let at = self.now + 1 + arrival.at % within;
-        self.at(at, Event::Follows(arrival, Then::Refund(permits)));
+        self.at(at, WorldEvent::Follows(arrival, Then::Refund(permits)));
     }
 
     pub(crate) fn settle_later(&mut self, arrival: Arrival) {
         let at = self.now + 1 + arrival.at % (200 * MS);
-        self.at(at, Event::Follows(arrival, Then::Settle));
+        self.at(at, WorldEvent::Follows(arrival, Then::Settle));
     }
 
-    pub(crate) fn hold_later(&mut self, arrival: Arrival, hold: Hold, step: Step) {
-        self.at(self.now + hold.for_us, Event::Follows(arrival, Then::Hold(hold, step)));
+    pub(crate) fn hold_later(&mut self, arrival: Arrival, hold: Hold, step: PermitStep) {
+        self.at(self.now + hold.for_us, WorldEvent::Follows(arrival, Then::Hold(hold, step)));
     }
 
     pub(crate) fn version_later(&mut self, node: usize, version: usize, after: u64) {
-        self.at(self.now + after, Event::Version { node, version });
+        self.at(self.now + after, WorldEvent::Version { node, version });
     }
 
     /// Begins a fault.
     fn begins(&mut self, fault: &Fault) {
-        crate::faults::begins(self, fault);
+        faults::begins(self, fault);
     }
 
     fn ends(&mut self, fault: &Fault) {
-        crate::faults::ends(self, fault);
+        faults::ends(self, fault);
     }
 }

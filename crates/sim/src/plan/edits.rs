@@ -1,5 +1,5 @@
 //! Histories of a quota that is edited: to rules that count less, to rules that cannot be leased, and around an outage.
-//! Usage does not flow out meanwhile, and so no more is admitted than the quota.
+//! Usage does not flow out meanwhile, and so no more is admitted than the quota and one permit.
 
 use fastrand::Rng;
 
@@ -7,7 +7,7 @@ use crate::token::Cut;
 
 use super::quota::{LIMIT_MAX, WINDOW_US, quota};
 use super::{
-    Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
+    Arrival, Ask, Fault, FaultKind, LeasesSpec, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
     WindowSpec, generator,
 };
 
@@ -37,15 +37,15 @@ impl Plan {
         let wanted: u64 = self.arrivals.iter().map(|arrival| arrival.ask.cost()).sum();
         let limit = (wanted * rng.u64(30..=80) / 100).clamp(100, LIMIT_MAX);
         self.arrivals.retain(|arrival| cut.has_load(arrival.load));
-        let leases = [Leases::Auto, Leases::Large, Leases::Off][rng.usize(0..3)];
+        let leases = [LeasesSpec::Auto, LeasesSpec::Large, LeasesSpec::Off][rng.usize(0..3)];
         let version = |rules: Vec<RuleSpec>| {
-            let large = leases == Leases::Large && rules.iter().any(|rule| !rule.is_leasable());
-            let leases = if large { Leases::Auto } else { leases };
+            let large = leases == LeasesSpec::Large && rules.iter().any(|rule| !rule.is_leasable());
+            let leases = if large { LeasesSpec::Auto } else { leases };
             PolicySpec { rules, carry: "usage", leases }
         };
         let whole = quota(rng.u8(0..6), limit);
         self.versions = vec![version(vec![whole])];
-        // A leaky bucket takes one more.
+        // A leaky bucket that replaces it takes one permit beside its burst, and its burst may be the whole limit.
         self.quota = Some(limit + 1);
         let (pairs, mut at) = (rng.u32(1..=PAIRS_MAX), rng.u64(500 * MS..=3 * SECOND));
         for pair in 0..pairs {

@@ -8,14 +8,14 @@ use fastrand::Rng;
 use crate::token::{Cut, Generation};
 
 use super::{
-    Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
-    WindowSpec, ask, changed, clock_step, generator, rule,
+    Arrival, Ask, Fault, FaultKind, LeasesSpec, LoadFeatures, MS, OnFailure, Plan, PolicySpec,
+    RuleSpec, SECOND, WindowSpec, ask, changed, clock_step, generator, rule,
 };
 
 /// Requests of one load at most.
 const ARRIVALS_MAX: usize = 600;
 
-/// The subject of a history.
+/// The faults and requests that a history of hot keys brings together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Theme {
     /// All that can go wrong.
@@ -66,7 +66,7 @@ impl Plan {
         let theme = if has_outages { Theme::Outages } else { theme };
         if theme == Theme::Outages {
             (self.nodes, self.keys, self.on_failure) = (1, 1, OnFailure::Local);
-            self.versions[0].leases = Leases::Large;
+            self.versions[0].leases = LeasesSpec::Large;
             // Leased permits have flowed out by the store's usage when they are spent, and answers come at once.
             let (permits, burst) = (rng.u64(100..=300), rng.u64(100..=200));
             self.versions[0].rules =
@@ -82,11 +82,11 @@ impl Plan {
                 period_us: SECOND,
                 burst: rng.u64(600..=1_200),
             }];
-            self.versions[0] = PolicySpec { rules, carry: "usage", leases: Leases::Large };
+            self.versions[0] = PolicySpec { rules, carry: "usage", leases: LeasesSpec::Large };
         }
         // The cost of lost writes is measured with the default shares.
         if theme != Theme::Lost && rng.u8(0..3) == 0 {
-            self.versions[0].leases = Leases::Large;
+            self.versions[0].leases = LeasesSpec::Large;
         }
         theme
     }
@@ -127,7 +127,7 @@ impl Plan {
         }
     }
 
-    pub(super) fn add_hot_load(&mut self, number: u32, (theme, back, books): (Theme, bool, bool)) {
+    pub(super) fn add_hot_load(&mut self, number: u32, theme: Theme, features: LoadFeatures) {
         if theme == Theme::Outages {
             return self.add_outage_load(number);
         }
@@ -140,10 +140,10 @@ impl Plan {
             8..=10 => 1 << rng.u64(1..4),
             _ => limit,
         };
-        let (mut verbs, mut does) = (rng.u8(0..4), (back, books));
+        let (mut verbs, mut features) = (rng.u8(0..4), features);
         match theme {
-            Theme::Lost | Theme::Crowd => (verbs, does) = (0, (false, false)),
-            Theme::Changes => does = (!books, books),
+            Theme::Lost | Theme::Crowd => (verbs, features) = (0, LoadFeatures::default()),
+            Theme::Changes => features.gives_back = !features.books,
             _ => {}
         }
         // Hot keys have up to 500 requests a second.
@@ -173,9 +173,10 @@ impl Plan {
             }
             let surges = surge > 0 && rng.u8(0..16) == 0;
             for _ in 0..if surges { surge } else { burst } {
-                let ask = ask(&mut rng, cost_max, verbs, does);
-                let made_at = (at, made);
-                self.arrivals.push(self.arrival((number, made_at), (node, key), (ask, does)));
+                let ask = ask(&mut rng, cost_max, verbs, features);
+                let arrival =
+                    Arrival { at, load: number, number: made, node, key, ask, is_batched: false };
+                self.arrivals.push(self.varied(arrival, features));
                 made += 1;
             }
             at += rng.u64(1..=2 * gap) * burst;
@@ -185,7 +186,7 @@ impl Plan {
         }
     }
 
-    pub(super) fn add_hot_fault(&mut self, number: u32, (theme, books): (Theme, bool)) {
+    pub(super) fn add_hot_fault(&mut self, number: u32, theme: Theme, books: bool) {
         let mut rng = generator(self.seed, 200 + u64::from(number));
         let (mut at, node) = (rng.u64(100 * MS..self.span_us), rng.usize(0..6) % self.nodes);
         let longest = [50, 300, 2_000][rng.usize(0..3)];
@@ -258,9 +259,10 @@ impl Plan {
 
     fn next_version(&self, rng: &mut Rng) -> PolicySpec {
         let carry = ["usage", "usage", "proportional", "reset"][rng.usize(0..4)];
-        let leases = [Leases::Off, Leases::Auto, Leases::Auto, Leases::Large][rng.usize(0..4)];
+        let leases = [LeasesSpec::Off, LeasesSpec::Auto, LeasesSpec::Auto, LeasesSpec::Large]
+            [rng.usize(0..4)];
         let of = rng.u8(0..4);
-        let leases = if of == 0 && leases == Leases::Large { Leases::Auto } else { leases };
+        let leases = if of == 0 && leases == LeasesSpec::Large { LeasesSpec::Auto } else { leases };
         let rules = match of {
             // Small limits, which cannot be leased.
             0 => {

@@ -1,10 +1,10 @@
-//! Histories of a quota: usage does not flow out, and so no more is admitted than its largest limit, whatever is edited
-//! meanwhile and however late a message arrives.
+//! Histories of a quota: usage does not flow out, and so no more is admitted than its largest limit and one permit,
+//! whatever is edited meanwhile and however late a message arrives.
 
 use crate::token::Cut;
 
 use super::{
-    Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
+    Arrival, Ask, Fault, FaultKind, LeasesSpec, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
     WindowSpec, generator,
 };
 
@@ -18,9 +18,10 @@ pub(super) const WINDOW_US: u64 = 1_000 * SECOND;
 pub(super) const LIMIT_MAX: u64 = 10_000;
 
 /// Numbers of the faults: edits come first, in pairs.
-const LATE: u32 = 8;
-const PROCESSES: u32 = 9;
-const SLOW: u32 = 10;
+const PAIRS_MAX: u32 = 4;
+const REPEATED: u32 = 2 * PAIRS_MAX;
+const PROCESSES: u32 = REPEATED + 1;
+const LATE: u32 = PROCESSES + 1;
 
 impl Plan {
     /// Makes a quota that several nodes lease, and that is lowered and raised again, once or several times. Messages
@@ -35,19 +36,20 @@ impl Plan {
         let limit = (wanted * rng.u64(40..=90) / 100).clamp(100, LIMIT_MAX);
         let algorithm = rng.u8(0..6);
         self.arrivals.retain(|arrival| cut.has_load(arrival.load));
-        let leases = [Leases::Auto, Leases::Large][rng.usize(0..2)];
+        let leases = [LeasesSpec::Auto, LeasesSpec::Large][rng.usize(0..2)];
         let version =
             |limit| PolicySpec { rules: vec![quota(algorithm, limit)], carry: "usage", leases };
         self.versions = vec![version(limit)];
+        // The same bound as in histories of edits, where a leaky bucket takes one more.
         self.quota = Some(limit + 1);
         if rng.u8(0..4) == 0 {
             let (at, span) = (rng.u64(SECOND..=4 * SECOND), rng.u64(4..=20) * SECOND);
             let kind = FaultKind::Late(rng.u64(15..=120) * MS);
-            self.add_if(cut, Fault { number: SLOW, at, span, node: 0, kind });
+            self.add_if(cut, Fault { number: LATE, at, span, node: 0, kind });
             return;
         }
         let mut at = rng.u64(SECOND..=4 * SECOND);
-        for pair in 0..rng.u32(0..=LATE / 2) {
+        for pair in 0..rng.u32(0..=PAIRS_MAX) {
             let lowered = limit.div_ceil(rng.u64(2..=20));
             for (number, limit) in [(2 * pair, lowered), (2 * pair + 1, limit)] {
                 let kind = self.add_version(version(limit));
@@ -59,7 +61,7 @@ impl Plan {
         if rng.bool() {
             let kind = FaultKind::Repeated(rng.u64(8..=20) * SECOND);
             let node = rng.usize(0..4) % self.nodes;
-            self.add_if(cut, Fault { number: LATE, at: 0, span: SPAN_US, node, kind });
+            self.add_if(cut, Fault { number: REPEATED, at: 0, span: SPAN_US, node, kind });
         }
         if rng.u8(0..3) == 0 {
             let kind = [FaultKind::NodeKilled, FaultKind::NodeStopped][rng.usize(0..2)];

@@ -3,7 +3,7 @@
 use crate::token::Cut;
 
 use super::{
-    Arrival, Ask, Fault, FaultKind, Leases, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
+    Arrival, Ask, Fault, FaultKind, LeasesSpec, MS, OnFailure, Plan, PolicySpec, RuleSpec, SECOND,
     WindowSpec, generator,
 };
 
@@ -24,16 +24,16 @@ impl Plan {
         };
         let rule = RuleSpec::Window { window, limit, window_us };
         self.versions =
-            vec![PolicySpec { rules: vec![rule], carry: "usage", leases: Leases::Auto }];
+            vec![PolicySpec { rules: vec![rule], carry: "usage", leases: LeasesSpec::Auto }];
         let peak = rng.u64(100 * MS..SECOND);
         let silence = peak + 2 * window_us + rng.u64(2_500..=5_000) * MS;
         self.span_us = silence + SILENT_US;
         if cut.has_load(0) {
-            (0..limit + limit / 2).for_each(|nth| self.ask_once((0, nth), peak + nth * MS));
+            (0..limit + limit / 2).for_each(|nth| self.ask_once(0, nth, peak + nth * MS));
         }
         let (mut at, mut made) = (peak + 400 * MS, 0);
         while at < self.span_us && cut.has_load(1) {
-            self.ask_once((1, made), at);
+            self.ask_once(1, made, at);
             (at, made) = (at + rng.u64(100 * MS..=700 * MS), made + 1);
         }
         if cut.has_fault(0) {
@@ -54,7 +54,7 @@ impl Plan {
         let version = |permits| PolicySpec {
             rules: vec![RuleSpec::TokenBucket { permits, period_us: SECOND, burst }],
             carry: "usage",
-            leases: Leases::Auto,
+            leases: LeasesSpec::Auto,
         };
         self.versions = rates.into_iter().map(version).collect();
         let unheard = rng.u64(200..=500) * MS;
@@ -70,12 +70,12 @@ impl Plan {
         fault(1, change, 20 * MS, FaultKind::Policy(1));
         let (mut at, mut made) = (MS, 0);
         while at < self.span_us && cut.has_load(0) {
-            self.ask_once((0, made), at);
+            self.ask_once(0, made, at);
             (at, made) = (at + rng.u64(5 * MS..=40 * MS), made + 1);
         }
     }
 
-    fn ask_once(&mut self, (load, number): (u32, u64), at: u64) {
+    fn ask_once(&mut self, load: u32, number: u64, at: u64) {
         let number = usize::try_from(number).expect("a load has some hundred requests");
         let (node, key, ask, is_batched) = (0, 0, Ask::Check(1), false);
         self.arrivals.push(Arrival { at, load, number, node, key, ask, is_batched });

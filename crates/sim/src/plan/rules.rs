@@ -50,6 +50,8 @@ pub enum RuleSpec {
         limit: u64,
         /// The time to live of a permit, µs.
         ttl_us: u64,
+        /// Requests that may wait for one.
+        queue: u64,
     },
 }
 
@@ -131,8 +133,9 @@ impl RuleSpec {
             Self::SmoothBursty { permits, burst_s } => {
                 format!("smooth_bursty: {{ rate: {permits}/s, max_burst: {burst_s}s }}")
             }
-            Self::Concurrency { limit, ttl_us } => {
-                format!("concurrency: {{ limit: {limit}, ttl: {}ms }}", ttl_us / MS)
+            Self::Concurrency { limit, ttl_us, queue } => {
+                let ttl_ms = ttl_us / MS;
+                format!("concurrency: {{ limit: {limit}, ttl: {ttl_ms}ms, queue: {queue} }}")
             }
         }
     }
@@ -181,8 +184,8 @@ pub(super) fn changed(rng: &mut Rng, rules: &[RuleSpec]) -> Vec<RuleSpec> {
         RuleSpec::SmoothBursty { permits, burst_s } => {
             RuleSpec::SmoothBursty { permits: change(permits), burst_s }
         }
-        RuleSpec::Concurrency { limit, ttl_us } => {
-            RuleSpec::Concurrency { limit: change(limit), ttl_us }
+        RuleSpec::Concurrency { limit, ttl_us, queue } => {
+            RuleSpec::Concurrency { limit: change(limit), ttl_us, queue }
         }
     });
     changed.collect()

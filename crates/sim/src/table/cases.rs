@@ -1,7 +1,7 @@
 //! The rules, fleets and loads of the table.
 
 use super::Case;
-use super::load::{Keys, Load};
+use super::load::{KeyDistribution, Load};
 use crate::plan::{MS, RuleSpec, SECOND, WindowSpec};
 
 /// All cases, in the order of the table.
@@ -138,10 +138,14 @@ fn many_keys() -> Vec<Case> {
     for (keys, each) in [(10_000, 2_500), (10_000, 25_000), (100, 25_000)] {
         for exponent in [1.0, 1.2] {
             let name = format!("Zipf({exponent}), {keys} keys, {each}/s a node, N=4");
-            add(name, f64::from(each), Keys::zipf(keys, exponent));
+            add(name, f64::from(each), KeyDistribution::zipf(keys, exponent));
         }
     }
-    add("uniform, 10000 keys, 2500/s a node, N=4".to_owned(), 2_500.0, Keys::Uniform(10_000));
+    add(
+        "uniform, 10000 keys, 2500/s a node, N=4".to_owned(),
+        2_500.0,
+        KeyDistribution::Uniform(10_000),
+    );
     cases
 }
 

@@ -19,8 +19,8 @@ use super::level::Level;
 use crate::clock::{BEGIN, SimClock};
 use crate::plan::{MS, SECOND};
 use crate::queue::Queue;
-use crate::server::Server;
-use crate::wire::{Executed, Outgoing, Reply, Said, SimStore, Slot, StoreAsk};
+use crate::server::StoreServer;
+use crate::wire::{Executed, Outgoing, Reply, ReplySlot, Said, SimStore, StoreAsk};
 
 /// The deadline of a call of the store, µs.
 const DEADLINE_US: u64 = 20 * MS;
@@ -47,7 +47,7 @@ pub(super) struct Figures {
 }
 
 /// A run under way.
-pub(super) struct Fleet<'c> {
+pub(super) struct FleetRun<'c> {
     case: &'c Case,
     leases: bool,
     now: u64,
@@ -57,7 +57,7 @@ pub(super) struct Fleet<'c> {
     tasks: Vec<Option<Task>>,
     free_tasks: Vec<usize>,
     ready: Arc<Mutex<VecDeque<usize>>>,
-    server: Server,
+    server: StoreServer,
     policies: PolicySet,
     rules: Arc<RuleSet>,
     levels: Vec<Level>,
@@ -88,9 +88,9 @@ enum Done {
 
 enum Event {
     Arrives(usize),
-    AtServer { node: usize, life: u32, slot: Arc<Slot>, ask: Arc<StoreAsk> },
-    AtNode { node: usize, life: u32, slot: Arc<Slot>, reply: Box<Reply>, executed: Executed },
-    Lost { slot: Arc<Slot> },
+    AtServer { node: usize, life: u32, slot: Arc<ReplySlot>, ask: Arc<StoreAsk> },
+    AtNode { node: usize, life: u32, slot: Arc<ReplySlot>, reply: Box<Reply>, executed: Executed },
+    Lost { slot: Arc<ReplySlot> },
     Rings(Waker),
     Dies(usize),
     Flushed,
@@ -101,7 +101,7 @@ struct TaskWaker {
     ready: Arc<Mutex<VecDeque<usize>>>,
 }
 
-impl<'c> Fleet<'c> {
+impl<'c> FleetRun<'c> {
     /// Runs `case` by `seed`, with leases or without.
     pub(super) fn run(case: &'c Case, seed: u64, leases: bool) -> Figures {
         // Engines draw the jitter of their paces from it.
@@ -134,7 +134,7 @@ impl<'c> Fleet<'c> {
             tasks: Vec::new(),
             free_tasks: Vec::new(),
             ready: Arc::default(),
-            server: Server::default(),
+            server: StoreServer::default(),
             policies,
             rules,
             levels: vec![Level::of(&case.rule); keys],
@@ -325,7 +325,7 @@ impl<'c> Fleet<'c> {
 
     /// Carries a message one way: it takes half a round trip, up to half of that more or less, or
     /// is lost.
-    fn carry(&mut self, event: Event, slot: Arc<Slot>) {
+    fn carry(&mut self, event: Event, slot: Arc<ReplySlot>) {
         if self.network.f64() * 100.0 < self.case.lost_percent {
             return self.at(self.now + DEADLINE_US, Event::Lost { slot });
         }

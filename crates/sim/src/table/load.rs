@@ -11,12 +11,12 @@ pub(super) struct Load {
     /// Requests a second at an instant (s) and a node; at most `most`.
     pub(super) rate: Box<dyn Fn(f64, usize) -> f64 + Send + Sync>,
     pub(super) most: f64,
-    pub(super) keys: Keys,
+    pub(super) keys: KeyDistribution,
 }
 
 /// The distribution of requests over keys.
 #[derive(Clone, Debug)]
-pub(super) enum Keys {
+pub(super) enum KeyDistribution {
     One,
     /// Each of this many keys is as likely.
     Uniform(usize),
@@ -27,17 +27,17 @@ pub(super) enum Keys {
 impl Load {
     /// Returns a load of `rate` requests a second at each node, all the time.
     pub(super) fn even(rate: f64) -> Self {
-        Self { rate: Box::new(move |_, _| rate), most: rate, keys: Keys::One }
+        Self { rate: Box::new(move |_, _| rate), most: rate, keys: KeyDistribution::One }
     }
 
     pub(super) fn varied(
         most: f64,
         rate: impl Fn(f64, usize) -> f64 + Send + Sync + 'static,
     ) -> Self {
-        Self { rate: Box::new(rate), most, keys: Keys::One }
+        Self { rate: Box::new(rate), most, keys: KeyDistribution::One }
     }
 
-    pub(super) fn of(self, keys: Keys) -> Self {
+    pub(super) fn of(self, keys: KeyDistribution) -> Self {
         Self { keys, ..self }
     }
 
@@ -58,7 +58,7 @@ impl Load {
     }
 }
 
-impl Keys {
+impl KeyDistribution {
     /// Returns a distribution over `keys` keys, of which that of rank `k` is as likely as
     /// `1 / k^exponent`.
     pub(super) fn zipf(keys: u32, exponent: f64) -> Self {

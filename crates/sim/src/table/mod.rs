@@ -23,7 +23,7 @@ use std::thread;
 use sluicegate::policy::{Document, PolicySet};
 
 use crate::plan::RuleSpec;
-use fleet::{Figures, Fleet};
+use fleet::{Figures, FleetRun};
 use load::Load;
 
 /// Runs of each case.
@@ -113,7 +113,7 @@ impl Case {
 
     fn line(&self) -> Line {
         let run = |leases| -> Vec<Figures> {
-            (SEED..SEED + SEEDS).map(|seed| Fleet::run(self, seed, leases)).collect()
+            (SEED..SEED + SEEDS).map(|seed| FleetRun::run(self, seed, leases)).collect()
         };
         let (leased, central) = (run(true), run(false));
         let (admitted, calls) = (each(&leased, admitted), each(&leased, calls));

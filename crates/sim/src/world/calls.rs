@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use sluicegate::Verb;
-use sluicegate::internals::kernel::RuleSet;
+use sluicegate::internals::kernel::{Called, RuleSet};
 use sluicegate::internals::store::Executed as Effect;
 use sluicegate::internals::store::lease::LeaseReply;
 use sluicegate::policy::PolicySet;
 use sluicegate::store::StoreError;
 
-use super::{Event, World};
-use crate::bounds::{Entry, What};
+use super::lease_checks::KeyAtNode;
+use super::{World, WorldEvent};
+use crate::bounds::{CountedEvent, What};
 use crate::net::SILENCE_MAX_US;
 use crate::plan::RULES_MAX;
 use crate::server::{Execution, Note};
-use crate::wire::{Executed, Outgoing, Reply, Said, Slot, StoreAsk};
+use crate::wire::{Executed, Outgoing, Reply, ReplySlot, Said, StoreAsk};
 
 /// A call of the store.
 #[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) slot: Arc<Slot>,
+pub(crate) struct StoreCall {
+    pub(crate) slot: Arc<ReplySlot>,
     pub(crate) ask: Arc<StoreAsk>,
     pub(crate) node: usize,
     pub(crate) life: u32,
@@ -35,22 +36,22 @@ pub(crate) struct Call {
 
 impl World<'_> {
     /// Sends a call of `node`, for a request that came to it at `begun_at`.
-    pub(crate) fn send(&mut self, (node, begun_at): (usize, u64), outgoing: Outgoing) {
+    pub(crate) fn send(&mut self, node: usize, begun_at: u64, outgoing: Outgoing) {
         let Outgoing { slot, ask } = outgoing;
         if let Some(key) = self.key_of(&ask.key) {
             self.sent_at[node][key] = self.now;
-            crate::debt_checks::check_reminded(self, (node, key), &ask, begun_at);
+            super::debt_checks::check_reminded(self, node, key, &ask, begun_at);
             let asked_by = &mut self.nodes[node].asked_by[key];
             if ask.message.is_some() && !asked_by.iter().any(|by| Arc::ptr_eq(by, &ask.rules)) {
                 asked_by.push(Arc::clone(&ask.rules));
             }
         }
-        crate::lease_checks::check_kept(self, node, &ask);
+        super::lease_checks::check_kept(self, node, &ask);
         let epoch = self.links[node].epoch;
         let (life, sent_at) = (self.nodes[node].life, self.now);
         let (is_message, is_over, is_repeated) = (ask.message.is_some(), false, false);
         let to_old = self.replaced.is_asked_by(node);
-        self.calls.push(Call {
+        self.calls.push(StoreCall {
             slot,
             ask,
             node,
@@ -62,9 +63,43 @@ impl World<'_> {
             to_old,
         });
         let call = self.calls.len() - 1;
-        self.at(self.now + self.plan.deadline_us, Event::Deadline { call });
+        self.at(self.now + self.plan.deadline_us, WorldEvent::Deadline { call });
         if let Some(arrives) = self.links[node].request(self.plan, self.now, is_message) {
-            self.at(arrives, Event::AtServer { call });
+            self.at(arrives, WorldEvent::AtServer { call });
+        }
+    }
+
+    /// Announces `called`, requests that wait in other processes, on a connection of its own.
+    pub(crate) fn announce(&mut self, node: usize, called: Vec<Called>) {
+        let link = &mut self.links[node];
+        if link.is_connected && link.requests_lost == 0 {
+            let arrives = self.now + link.delay(self.plan);
+            self.at(arrives, WorldEvent::Announced { called });
+        }
+    }
+
+    /// Passes an announcement that has reached the store on to all nodes.
+    pub(crate) fn announced(&mut self, called: &[Called]) {
+        if self.down > 0 {
+            return;
+        }
+        if self.paused_until > self.now {
+            let called = called.to_vec();
+            return self.at(self.paused_until, WorldEvent::Announced { called });
+        }
+        for node in 0..self.plan.nodes {
+            let (link, life) = (&mut self.links[node], self.nodes[node].life);
+            if link.is_connected && link.answers_lost == 0 {
+                let arrives = self.now + link.delay(self.plan);
+                self.at(arrives, WorldEvent::Called { node, life, called: called.to_vec() });
+            }
+        }
+    }
+
+    /// Lets a node hear an announcement.
+    pub(crate) fn called(&mut self, node: usize, life: u32, called: Vec<Called>) {
+        if self.nodes[node].life == life && self.links[node].is_connected {
+            self.nodes[node].store.hear(called);
         }
     }
 
@@ -73,16 +108,16 @@ impl World<'_> {
             return;
         }
         if self.paused_until > self.now {
-            return self.at(self.paused_until, Event::AtServer { call });
+            return self.at(self.paused_until, WorldEvent::AtServer { call });
         }
         if self.calls[call].to_old {
-            return crate::failover::at_old(self, call);
+            return super::failover::at_old(self, call);
         }
-        let Call { ref ask, node, life, is_repeated, .. } = self.calls[call];
+        let StoreCall { ref ask, node, life, is_repeated, .. } = self.calls[call];
         let ask = Arc::clone(ask);
         if let Some(error) = self.refusal(&ask) {
             self.seen(format_args!("  store: {node} {:?} {:?}: {error}", ask.verb, ask.debt));
-            return self.answers((call, node), Err(error), ask.message.is_some());
+            return self.answers(call, node, Err(error), ask.message.is_some());
         }
         let Execution { reply, notes, broken } = self.server.execute(&ask, self.now);
         self.executed += 1;
@@ -90,9 +125,9 @@ impl World<'_> {
             self.record.fail(invariant, self.now, what);
         }
         if let (Some(key), "p") = (self.key_of(&ask.key), &*ask.policy) {
-            crate::permits::executed(self, key, &ask, &reply);
+            super::permits::executed(self, KeyAtNode { node, life, key }, &ask, &reply);
             for note in notes {
-                self.note((node, life, key), note);
+                self.note(node, life, key, note);
             }
             match &reply {
                 Ok(Said::Decided(answer, paid)) => {
@@ -110,7 +145,12 @@ impl World<'_> {
                 Ok(Said::LeaseReply(reply)) => {
                     let said = match reply {
                         LeaseReply::Granted(grant) => {
-                            self.grants.granted(self.now, (node, life, key), (&ask, grant));
+                            self.grants.granted(
+                                self.now,
+                                KeyAtNode { node, life, key },
+                                &ask,
+                                grant,
+                            );
                             [grant.number.0, grant.kept, grant.granted, grant.hint.held]
                         }
                         LeaseReply::Superseded => [0; 4],
@@ -124,14 +164,14 @@ impl World<'_> {
             }
         }
         if ask.message.is_some() {
-            crate::lease_checks::check_held(self, node);
+            super::lease_checks::check_held(self, node);
             let after_us = self.links[node].repeats_after_us;
             if after_us > 0 && !is_repeated {
                 self.calls[call].is_repeated = true;
-                self.at(self.now + after_us, Event::AtServer { call });
+                self.at(self.now + after_us, WorldEvent::AtServer { call });
             }
         }
-        self.answers((call, node), reply, ask.message.is_some());
+        self.answers(call, node, reply, ask.message.is_some());
     }
 
     /// Returns the error with which the store refuses to execute a call now, if it does.
@@ -146,17 +186,17 @@ impl World<'_> {
     }
 
     /// Sends the reply of a call back to its node.
-    pub(crate) fn answers(&mut self, (call, node): (usize, usize), reply: Reply, is_message: bool) {
+    pub(crate) fn answers(&mut self, call: usize, node: usize, reply: Reply, is_message: bool) {
         let executed = (self.now, self.executed);
         let (link, now) = (&mut self.links[node], self.now);
         if let Some(arrives) = link.answer(self.plan, now, is_message) {
             let reply = Box::new(reply);
-            self.at(arrives, Event::AtNode { call, reply, executed });
+            self.at(arrives, WorldEvent::AtNode { call, reply, executed });
         }
     }
 
     /// Records what the store did.
-    pub(crate) fn note(&mut self, (node, life, key): (usize, u32, usize), note: Note) {
+    pub(crate) fn note(&mut self, node: usize, life: u32, key: usize, note: Note) {
         let at = self.now;
         match note {
             // A store that forgot a debt charges it again.
@@ -178,7 +218,7 @@ impl World<'_> {
                 self.note_at((at, self.executed), key, What::Returned { permits });
             }
             Note::Spent(permits) if life == self.nodes[node].life => {
-                crate::debt_checks::check_spent(self, (node, key), permits);
+                super::debt_checks::check_spent(self, node, key, permits);
             }
             Note::Spent(_) => {}
             Note::Refunded(permits) => {
@@ -196,7 +236,7 @@ impl World<'_> {
 
     /// Records something that counts for a key.
     pub(crate) fn note_at(&mut self, (at, order): Executed, key: usize, what: What) {
-        self.record.note(Entry { at, order, key, what });
+        self.record.note(CountedEvent { at, order, key, what });
     }
 
     /// The number of the last execution.
@@ -221,7 +261,7 @@ impl World<'_> {
     }
 
     pub(crate) fn at_node(&mut self, call: usize, reply: Reply, executed: Executed) {
-        let Call { ref slot, node, life, epoch, ref mut is_over, .. } = self.calls[call];
+        let StoreCall { ref slot, node, life, epoch, ref mut is_over, .. } = self.calls[call];
         let link = &mut self.links[node];
         if life != self.nodes[node].life || epoch != link.epoch || !link.is_connected {
             return;
@@ -232,7 +272,7 @@ impl World<'_> {
     }
 
     pub(crate) fn deadline(&mut self, call: usize) {
-        let Call { ref slot, node, life, epoch, sent_at, is_over, .. } = self.calls[call];
+        let StoreCall { ref slot, node, life, epoch, sent_at, is_over, .. } = self.calls[call];
         let link = &self.links[node];
         if is_over || life != self.nodes[node].life || epoch != link.epoch {
             return;
@@ -275,7 +315,7 @@ impl World<'_> {
                 call.slot.put(Err(StoreError::Unavailable { reason, executed }), (now, 0));
             }
         }
-        self.at(self.now + pause, Event::Connects { node });
+        self.at(self.now + pause, WorldEvent::Connects { node });
     }
 
     pub(crate) fn connects(&mut self, node: usize) {
@@ -285,7 +325,7 @@ impl World<'_> {
         }
         if self.down > 0 || self.paused_until > self.now || !link.carries() {
             let again = self.now + link.pause();
-            return self.at(again, Event::Connects { node });
+            return self.at(again, WorldEvent::Connects { node });
         }
         link.connect(self.now);
         self.nodes[node].store.0.lock().down = false;

@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::{Event, World};
+use super::breaker_checks::TaskRun;
+use super::{World, WorldEvent};
 use crate::node::{self, Done};
 use crate::wire::{Asker, Billed, Executed, Heard, Time, WireState};
 
 /// A call of an engine that has begun.
-pub(crate) struct Task {
+pub(crate) struct EngineTask {
     pub(crate) node: usize,
     pub(crate) life: u32,
     pub(crate) begun_at: u64,
@@ -19,6 +20,8 @@ pub(crate) struct Task {
     heard: Vec<(Asker, Executed)>,
     /// True for the task that keeps the leases of its node.
     is_keeper: bool,
+    /// True for the task that passes calls of waiting requests on, and gives tickets back.
+    pub(crate) is_caller: bool,
     /// True if it called the store.
     has_asked: bool,
     /// The waker of all polls.
@@ -43,16 +46,38 @@ impl World<'_> {
         let waker = TaskWaker { task: number, ready: Arc::clone(&self.ready) };
         let waker = Waker::from(Arc::new(waker));
         let (future, begun_at) = (Box::pin(future), self.now);
-        let (heard, is_keeper, has_asked) = (Vec::new(), false, false);
-        let task = Task { node, life, begun_at, heard, is_keeper, has_asked, waker, future };
+        let (heard, is_keeper, is_caller, has_asked) = (Vec::new(), false, false, false);
+        let task = EngineTask {
+            node,
+            life,
+            begun_at,
+            heard,
+            is_keeper,
+            is_caller,
+            has_asked,
+            waker,
+            future,
+        };
         self.tasks.push(Some(task));
         self.ready.lock().expect("nobody panics with it").push_back(number);
+    }
+
+    /// Lets a node pass calls of waiting requests on, where requests wait.
+    pub(crate) fn pass_calls(&mut self, node: usize) {
+        if self.plan.max_wait_us.is_none() {
+            return;
+        }
+        let engine = Arc::clone(&self.nodes[node].engine);
+        self.spawn(node, node::pass_calls(engine));
+        if let Some(Some(caller)) = self.tasks.last_mut() {
+            caller.is_caller = true;
+        }
     }
 
     /// Lets a node lease permits.
     pub(crate) fn keep_leases(&mut self, node: usize) {
         let engine = Arc::clone(&self.nodes[node].engine);
-        self.spawn(node, node::keep(engine));
+        self.spawn(node, node::keep_leases(engine));
         if let Some(Some(keeper)) = self.tasks.last_mut() {
             keeper.is_keeper = true;
         }
@@ -66,6 +91,12 @@ impl World<'_> {
         }
     }
 
+    /// Notes that a node refused a call before it was sent: it is decided without the store, as in an outage.
+    fn note_refused(&mut self, node: usize) {
+        let until = &mut self.disturbed_until[node];
+        *until = self.now.max(*until);
+    }
+
     fn poll(&mut self, number: usize) {
         let Some(mut task) = self.tasks[number].take() else { return };
         let node = &self.nodes[task.node];
@@ -76,7 +107,7 @@ impl World<'_> {
         if task.is_keeper && late_until > self.now {
             let (node, life, waker) = (task.node, task.life, task.waker.clone());
             self.tasks[number] = Some(task);
-            return self.at(late_until, Event::Rings { node, life, wall: 0, waker });
+            return self.at(late_until, WorldEvent::Rings { node, life, wall: 0, waker });
         }
         node.clock.set(self.now);
         let was_without = node.engine.is_without_store();
@@ -85,31 +116,33 @@ impl World<'_> {
         let time = Time { now, heard_at, deadline_us: self.plan.deadline_us };
         node.store.0.lock().time = time;
         let polled = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
-        let WireState { calls, asks, replies, outbox, heard, billed, .. } = node.store.take();
+        let WireState { calls, asks, replies, outbox, announced, heard, billed, .. } =
+            node.store.take();
         task.has_asked |= calls > 0;
         if replies.refused > 0 {
-            // A call that was refused before it was sent is decided without the store, as in an
-            // outage.
-            let until = &mut self.disturbed_until[task.node];
-            *until = self.now.max(*until);
+            self.note_refused(task.node);
         }
-        let asked = (was_without, asks, task.begun_at == self.now || task.is_keeper);
-        crate::breaker_checks::see(self, task.node, asked, &polled);
-        let asker = (task.node, was_without, task.is_keeper);
-        crate::breaker_checks::check_overload(self, asker, (replies, &polled));
-        let begun = task.has_asked.then_some(task.begun_at);
-        crate::breaker_checks::check_silence(self, task.node, begun, (replies, &polled));
-        crate::breaker_checks::check_given_up(self, asker, begun, (replies, &polled));
-        crate::lease_checks::check_owing(self, task.node);
-        crate::debt_checks::settle(self, task.node);
+        let run = TaskRun {
+            node: task.node,
+            was_without,
+            calls: asks,
+            is_new: task.begun_at == self.now || task.is_keeper,
+            is_keeper: task.is_keeper,
+            begun: task.has_asked.then_some(task.begun_at),
+            replies,
+            polled: &polled,
+        };
+        super::breaker_checks::check(self, run);
+        super::lease_checks::check_owing(self, task.node);
+        super::debt_checks::settle(self, task.node);
         for Billed { key, debt, step } in billed {
             if let Some(key) = self.key_of(&key) {
-                crate::debt_checks::see_bill(self, (task.node, key), &debt, &step);
+                super::debt_checks::see_bill(self, task.node, key, &debt, &step);
             }
         }
         for Heard { key, of, executed } in heard {
-            // The answers of a keeper belong to no request.
-            if !task.is_keeper {
+            // The answers of a keeper belong to no request, nor do those about tickets that are given back.
+            if !task.is_keeper && !task.is_caller {
                 task.heard.push((of, executed));
             }
             if let Some(key) = self.key_of(&key) {
@@ -121,18 +154,19 @@ impl World<'_> {
             }
         }
         for outgoing in outbox {
-            self.send((task.node, task.begun_at), outgoing);
+            self.send(task.node, task.begun_at, outgoing);
+        }
+        for called in announced {
+            self.announce(task.node, called);
         }
         let (node, life) = (task.node, task.life);
         for (wall, waker) in self.nodes[node].clock.take_alarms() {
             let rings_in = self.nodes[node].clock.shows_in(wall, self.now);
-            self.at(self.now + rings_in, Event::Rings { node, life, wall, waker });
+            self.at(self.now + rings_in, WorldEvent::Rings { node, life, wall, waker });
         }
         match polled {
             Poll::Pending => self.tasks[number] = Some(task),
-            Poll::Ready(done) => {
-                self.done(&task, done);
-            }
+            Poll::Ready(done) => self.done(&task, done),
         }
     }
 }
@@ -148,7 +182,7 @@ pub(crate) struct TaskView {
     pub(crate) is_batch: bool,
 }
 
-impl Task {
+impl EngineTask {
     /// Returns the facts about it, or about its part for one of several requests.
     pub(crate) fn view(&self, of: Option<Asker>) -> TaskView {
         let Self { node, life, begun_at, .. } = *self;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use sluicegate_sim::report::{Losses, Quiet};
-use sluicegate_sim::{Invariant, Outcome, Token, Violation, run, run_traced, shrink, table};
+use sluicegate_sim::{
+    HistoryResult, HistoryToken, Invariant, Violation, run, run_traced, shrink, table,
+};
 
 /// Histories of a run; `SIM_HISTORIES` sets another number.
 const HISTORIES: u64 = 20_000;
@@ -35,7 +37,7 @@ const TWICE: u64 = 200;
 const SHOWN_MAX: usize = 60;
 
 /// Panics with a line that names the smallest part of `token` that fails, and its trace.
-fn report(token: &Token, outcome: &Outcome) -> ! {
+fn report(token: &HistoryToken, outcome: &HistoryResult) -> ! {
     let smallest = shrink::shrink(token, outcome);
     let outcome = run_traced(&smallest, true);
     let violation = outcome.violation.as_ref().unwrap();
@@ -48,7 +50,7 @@ fn report(token: &Token, outcome: &Outcome) -> ! {
 fn histories_that_failed_before_do_not_fail() {
     let lines = include_str!("../../regressions.txt").lines();
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let token: Token = line.split_whitespace().next().unwrap().parse().unwrap();
+        let token: HistoryToken = line.split_whitespace().next().unwrap().parse().unwrap();
         let outcome = run(&token);
         if outcome.violation.is_some() {
             report(&token, &outcome);
@@ -65,7 +67,7 @@ fn histories(of: u64) -> u64 {
 }
 
 /// Runs the histories `of` the seeds below `histories` on all cores, and reports the first that fails.
-fn run_all(histories: u64, of: fn(u64) -> Token) -> (Quiet, Losses) {
+fn run_all(histories: u64, of: fn(u64) -> HistoryToken) -> (Quiet, Losses) {
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
     let all = Mutex::new((Quiet::default(), Losses::default()));
     let run_some = || {
@@ -102,8 +104,8 @@ fn run_all(histories: u64, of: fn(u64) -> Token) -> (Quiet, Losses) {
 #[test]
 fn no_history_breaks_an_invariant() {
     let (quiet, lost) = run_all(histories(HISTORIES), |seed| match seed {
-        0..SCRIPTED => Token::of(seed).with_scripts(),
-        _ => Token::of(seed),
+        0..SCRIPTED => HistoryToken::of(seed).with_scripts(),
+        _ => HistoryToken::of(seed),
     });
     eprintln!("{quiet}\n{lost}");
     // `LostWritesCostLittle` holds of many keys together, and a few prove nothing.
@@ -131,29 +133,31 @@ fn a_violation_names_the_promise_that_it_breaks() {
 
 #[test]
 fn no_edit_and_no_late_message_admits_more_than_a_quota() {
-    run_all(histories(QUOTAS), Token::of_quota);
+    run_all(histories(QUOTAS), HistoryToken::of_quota);
 }
 
 #[test]
 fn no_edit_and_no_outage_admits_more_than_a_quota() {
     run_all(histories(EDITS), |seed| match seed % 2 {
-        0 => Token::of_edits(seed).with_scripts(),
-        _ => Token::of_edits(seed),
+        0 => HistoryToken::of_edits(seed).with_scripts(),
+        _ => HistoryToken::of_edits(seed),
     });
 }
 
 #[test]
 fn no_history_holds_more_permits_than_the_limit() {
     run_all(histories(PERMITS), |seed| match seed % 2 {
-        0 => Token::of_permits(seed).with_scripts(),
-        _ => Token::of_permits(seed),
+        0 => HistoryToken::of_permits(seed).with_scripts(),
+        _ => HistoryToken::of_permits(seed),
     });
 }
 
 #[test]
 fn the_same_seed_gives_the_same_events() {
     for seed in 0..TWICE {
-        for token in [Token::of(seed), Token::of_permits(seed), Token::of_edits(seed)] {
+        for token in
+            [HistoryToken::of(seed), HistoryToken::of_permits(seed), HistoryToken::of_edits(seed)]
+        {
             assert_eq!(run(&token).hash, run(&token).hash, "of {token}");
         }
     }
@@ -161,9 +165,9 @@ fn the_same_seed_gives_the_same_events() {
 
 #[test]
 fn a_history_without_a_fault_has_all_other_events_planned_alike() {
-    let cut = "s2-7".parse::<Token>().unwrap().cut;
+    let cut = "s2-7".parse::<HistoryToken>().unwrap().cut;
     let whole = sluicegate_sim::plan::Plan::of(7, &cut);
-    let token: Token = "s2-7-f".parse().unwrap();
+    let token: HistoryToken = "s2-7-f".parse().unwrap();
     let part = sluicegate_sim::plan::Plan::of(7, &token.cut);
     assert!(!whole.faults.is_empty() && part.faults.is_empty());
     assert_eq!(whole.arrivals, part.arrivals);
@@ -179,19 +183,19 @@ fn a_token_is_read_as_it_is_written() {
         "h4-1",
         "q1-2a",
         "e1-2a-r",
-        "p1-2a-r",
+        "p2-2a-r",
         "h2-7-n1k1-f0.1",
         "s1-6f3a9c20-n2k1-f3.7-l0-t2213",
         "s1-ff-f",
         "s1-1-l1.2",
         "h3-5-n2k1-t90-r",
     ] {
-        let token: Token = text.parse().unwrap();
+        let token: HistoryToken = text.parse().unwrap();
         assert_eq!(token.to_string(), text);
         assert_eq!(format!("SIM={text}").parse(), Ok(token));
     }
-    for text in ["", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx", "s1-7-rx", "s4-7"] {
-        assert!(text.parse::<Token>().is_err(), "{text}");
+    for text in ["", "s1", "s1-x", "s1-7-q1", "s1-7-n1", "s1-7-tx", "s1-7-rx", "s4-7", "p1-7"] {
+        assert!(text.parse::<HistoryToken>().is_err(), "{text}");
     }
 }
 

@@ -4,16 +4,13 @@ use sluicegate::internals::SettleError;
 use sluicegate::internals::kernel::{Outcome, Retry};
 use sluicegate::{Admission, Answer, DecideError, Mode};
 
+use super::answers::{check_mode, is_disturbed, note_probe, versions_of};
+use super::lease_checks::Central;
+use super::{TaskView, World};
 use crate::bounds::{By, What};
-use crate::lease_checks::Central;
 use crate::node::Done;
-use crate::plan::{Arrival, Ask, MS, OnFailure};
+use crate::plan::{Arrival, Ask};
 use crate::promises::Invariant;
-use crate::wire::Executed;
-use crate::world::{RECOVERY_US, TaskView, World};
-
-/// The longest time that an open breaker admits no request, plus a deadline, µs.
-const PROBE_US: u64 = 350 * MS;
 
 pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
     match done {
@@ -22,14 +19,14 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
         Done::DecidedEach(_) => unreachable!("each is seen on its own"),
         Done::Explained(arrival, explained) => match explained {
             Ok(explanation) => {
-                modes(world, task, &explanation.answer);
+                check_mode(world, task, &explanation.answer);
                 know(world, task, arrival, &explanation.answer);
             }
             Err(error) => failed(world, task, arrival, &error),
         },
         Done::Refunded(arrival, asked, refunded) => {
-            crate::memory::forget(world, (task.node, arrival.key));
-            refunded_or_not(world, task, (arrival, asked), refunded);
+            super::memory::forget(world, task.node, arrival.key);
+            refunded_or_not(world, task, arrival, asked, refunded);
         }
         Done::Settled(arrival, settled) => match settled {
             Ok(settled) => {
@@ -58,10 +55,14 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
                 returned(world, &arrival, &settled.answer, settled.refunded);
                 if settled.taken > 0 && settled.answer.mode == Mode::Leased {
                     let at = (world.now, world.executed());
-                    admitted(world, arrival.key, at, (settled.taken, world.now, By::Lease));
+                    let (permits, begun) = (settled.taken, world.now);
+                    let what = What::Admitted { permits, begun, by: By::Lease };
+                    world.note_at(at, arrival.key, what);
                 } else if settled.taken > 0 {
                     let at = task.executed.unwrap_or((world.now, u64::MAX));
-                    admitted(world, arrival.key, at, (settled.taken, task.begun_at, By::Store));
+                    let (permits, begun) = (settled.taken, task.begun_at);
+                    let what = What::Admitted { permits, begun, by: By::Store };
+                    world.note_at(at, arrival.key, what);
                 }
             }
             Err(SettleError::Settled) => {}
@@ -73,7 +74,7 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
             ),
         },
         Done::Held(arrival, step, decided) => {
-            crate::permits::see(world, task, (arrival, step), decided);
+            super::permits::see(world, task, arrival, step, decided);
         }
         Done::Returned => {}
         Done::Paid(owing) => world.seen(format_args!("node {} owes on {owing} keys", task.node)),
@@ -83,7 +84,8 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, done: Done) {
 fn refunded_or_not(
     world: &mut World<'_>,
     task: TaskView,
-    (arrival, asked): (Arrival, u64),
+    arrival: Arrival,
+    asked: u64,
     refunded: Result<Admission, DecideError>,
 ) {
     match refunded {
@@ -106,7 +108,7 @@ fn refunded_or_not(
 fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let (decision, mode, key) = (answer.decision, answer.mode, arrival.key);
     trace(world, task, arrival, answer);
-    modes(world, task, answer);
+    check_mode(world, task, answer);
     if decision.remaining > decision.limit || decision.granted() > arrival.ask.cost() {
         world.record.fail(
             Invariant::AnswerIsTrue,
@@ -123,12 +125,12 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
             format!("never, to {arrival:?}: {decision:?}"),
         );
     }
-    crate::debt_checks::hear(world, task, arrival, answer);
+    super::debt_checks::hear(world, task, arrival, answer);
     know(world, task, arrival, answer);
     match (mode, arrival.ask) {
         (Mode::Store, Ask::Check(1)) => {
             let is_disturbed = is_disturbed(world, task);
-            crate::lease_checks::check_central(world, (task.node, key), (answer, is_disturbed));
+            super::lease_checks::check_central(world, task.node, key, answer, is_disturbed);
         }
         _ => world.central[task.node][key] = Central::default(),
     }
@@ -144,9 +146,9 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
         world.record.fail(Invariant::QuotaHolds, world.now, what);
     }
     if granted > 0 {
-        count(world, task, (key, granted), answer);
+        count(world, task, key, granted, answer);
     }
-    crate::memory::see(world, task, arrival, answer);
+    super::memory::see(world, task, arrival, answer);
     let charged = answer.charged();
     match arrival.ask {
         Ask::CheckAndRefund(_, back) if charged > 0 => {
@@ -159,7 +161,7 @@ fn decided(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Ans
 
 fn know(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
     let asked = if matches!(arrival.ask, Ask::Reset) { 0 } else { arrival.ask.cost() };
-    crate::debt_checks::know(world, task, (arrival.key, asked), answer);
+    super::debt_checks::know(world, task, arrival.key, asked, answer);
 }
 
 fn trace(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answer) {
@@ -184,14 +186,14 @@ fn trace(world: &mut World<'_>, task: TaskView, arrival: Arrival, answer: &Answe
 }
 
 /// Records that so many permits of a key were granted.
-fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), answer: &Answer) {
+fn count(world: &mut World<'_>, task: TaskView, key: usize, granted: u64, answer: &Answer) {
     let wait = answer.decision.wait().get();
     let here = (world.now, world.executed());
     if answer.mode == Mode::Leased {
         world.dues[task.node][key].lease(granted);
     }
     if matches!(answer.mode, Mode::Local | Mode::Allow) {
-        crate::debt_checks::admit(world, task, key, (granted, answer));
+        super::debt_checks::admit(world, task, key, granted, answer);
     }
     match answer.mode {
         Mode::Store => {
@@ -204,19 +206,21 @@ fn count(world: &mut World<'_>, task: TaskView, (key, granted): (usize, u64), an
             let begun = task.begun_at + wait;
             let is_old = world.replaced.has_executed(order);
             let by = if is_old { By::OldStore } else { By::Store };
-            admitted(world, key, (at + wait, order), (granted, begun, by));
+            world.note_at((at + wait, order), key, What::Admitted { permits: granted, begun, by });
         }
         Mode::Leased if task.is_batch => {
             // Permits may have been given back meanwhile: whether before or after this, is unknown.
             if world.given_back[key].is_none_or(|then| then < task.begun_at) {
-                admitted(world, key, here, (granted, task.begun_at, By::EarlierLease));
+                let (begun, by) = (task.begun_at, By::EarlierLease);
+                world.note_at(here, key, What::Admitted { permits: granted, begun, by });
             }
         }
         // The node's clock was read at this instant.
         Mode::Leased => {
-            crate::lease_checks::check_end_of(world, task.node, key);
-            crate::lease_checks::check_rules(world, (task.node, key), answer);
-            admitted(world, key, here, (granted, world.now, By::Lease));
+            super::lease_checks::check_end_of(world, task.node, key);
+            super::lease_checks::check_rules(world, task.node, key, answer);
+            let (begun, by) = (world.now, By::Lease);
+            world.note_at(here, key, What::Admitted { permits: granted, begun, by });
         }
         Mode::Local => {
             let version = version_of(world, answer);
@@ -258,69 +262,15 @@ fn returned(world: &mut World<'_>, arrival: &Arrival, answer: &Answer, permits: 
     }
 }
 
-/// Permits were admitted that were asked for at `begun`, by the store or from a lease.
-fn admitted(world: &mut World<'_>, key: usize, at: Executed, (permits, begun, by): (u64, u64, By)) {
-    world.note_at(at, key, What::Admitted { permits, begun, by });
-}
-
 /// Returns the version of the policy that an answer was decided by: the last one that has its rules.
 fn version_of(world: &World<'_>, answer: &Answer) -> usize {
     versions_of(world, answer).last().unwrap_or(0)
 }
 
-/// The versions of the policy that have the rules of an answer.
-pub(crate) fn versions_of(world: &World<'_>, answer: &Answer) -> impl Iterator<Item = usize> {
-    let has = |policies: &sluicegate::policy::PolicySet| {
-        let policy = policies.resolve("p").expect("each version has it");
-        **policy.rules_at(b"a", sluicegate::Micros::ZERO).rules.set() == **answer.rules()
-    };
-    (0..world.policies.len()).filter(move |version| has(&world.policies[*version]))
-}
-
-/// `AnswerIsTrue`: the mode of an answer is true, and the store is asked as soon as it can be.
-pub(crate) fn modes(world: &mut World<'_>, task: TaskView, answer: &Answer) {
-    let (now, mode, on_failure) = (world.now, answer.mode, world.plan.on_failure);
-    let is_true = match mode {
-        Mode::Store => task.executed.is_some(),
-        Mode::Leased => world.plan.leases,
-        Mode::Remembered | Mode::Shed => true,
-        Mode::Local => on_failure == OnFailure::Local,
-        Mode::Allow => on_failure == OnFailure::Allow,
-        // The local share of a key that the store cannot read is not used.
-        Mode::Deny => on_failure == OnFailure::Deny || world.plan.has_unreadable(),
-    };
-    if !is_true {
-        world.record.fail(
-            Invariant::AnswerIsTrue,
-            now,
-            format!("an answer by `{}` under {on_failure:?}", mode.name()),
-        );
-    }
-    let is_without = !matches!(mode, Mode::Store | Mode::Leased | Mode::Remembered);
-    if is_without {
-        finds_out(world, task);
-    }
-    // A store that books the future grants beside a debt that it has no room for, until the engine gives up.
-    let is_owing = mode == Mode::Shed && world.nodes[task.node].engine.debts() > 0;
-    if is_without && !is_owing && !is_disturbed(world, task) {
-        let what =
-            format!("node {} decides by `{}`, and the store answers", task.node, mode.name());
-        world.record.fail(Invariant::AnswerIsTrue, now, what);
-    }
-}
-
-/// Notes a request that was decided without the store. Requests from now on find out whether the store is back; before
-/// that, the breaker may have admitted none.
-pub(crate) fn finds_out(world: &mut World<'_>, task: TaskView) {
-    if world.disturbed_until[task.node] + PROBE_US < task.begun_at {
-        world.asked_since[task.node].get_or_insert(task.begun_at);
-    }
-}
-
 fn failed(world: &mut World<'_>, task: TaskView, arrival: Arrival, error: &DecideError) {
     world.seen(format_args!("node {} {:?}: {error}", task.node, arrival.ask));
     if matches!(arrival.ask, Ask::Reset) {
-        crate::memory::forget(world, (task.node, arrival.key));
+        super::memory::forget(world, task.node, arrival.key);
     }
     let can_fail = matches!(
         arrival.ask,
@@ -331,18 +281,8 @@ fn failed(world: &mut World<'_>, task: TaskView, arrival: Arrival, error: &Decid
     if is_removed && matches!(error, DecideError::UnknownPolicy { .. }) {
         return;
     }
-    finds_out(world, task);
+    note_probe(world, task);
     if !can_fail || !is_disturbed(world, task) {
         world.record.fail(Invariant::AnswerIsTrue, world.now, format!("{arrival:?}: {error}"));
     }
-}
-
-/// Returns whether a fault may keep the node from the store, or did until a moment ago: only requests find out that the
-/// store is back.
-pub(crate) fn is_disturbed(world: &World<'_>, task: TaskView) -> bool {
-    let until = match (world.disturbed_until[task.node], world.asked_since[task.node]) {
-        (0, _) => return false,
-        (until, asked) => until.max(asked.unwrap_or(until)),
-    };
-    until + RECOVERY_US >= task.begun_at
 }

@@ -1,15 +1,15 @@
-//! When a node gives a store up, and how often it probes the store then: neither too often nor too seldom.
+//! Checks of when a node gives a store up, and how often it probes the store then: neither too often nor too seldom.
 
 use std::collections::VecDeque;
 use std::task::Poll;
 
 use sluicegate::{Admission, Mode};
 
+use super::World;
 use crate::node::Done;
 use crate::plan::{FaultKind, MS, SECOND};
 use crate::promises::Invariant;
-use crate::wire::Replies;
-use crate::world::World;
+use crate::wire::ReplyCounts;
 
 /// The shortest time between two probes, µs.
 const APART_MIN_US: u64 = 100 * MS;
@@ -37,11 +37,11 @@ const COUNTED_US: u64 = 890 * MS;
 pub(crate) struct Silence {
     answered_at: Option<u64>,
     failed: VecDeque<u64>,
-    /// When calls were found to have no answer, lately.
+    /// The times at which calls were found to have no answer, lately.
     in_vain: VecDeque<u64>,
-    /// When requests came that the store decided, since it was given up last, and lately.
+    /// The times of requests that the store decided, since it was given up last, and lately.
     decided: VecDeque<u64>,
-    /// When the clock by which breakers count was last set.
+    /// The time at which the clock by which breakers count was last set.
     since: u64,
 }
 
@@ -56,7 +56,7 @@ impl Silence {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Probes {
     asked_at: Option<u64>,
-    /// When the first request since the last probe was decided without one.
+    /// The time at which the first request since the last probe was decided without one.
     silent_since: Option<u64>,
 }
 
@@ -68,14 +68,37 @@ impl Probes {
     }
 }
 
-/// Checks a task of `node` that ran. `asked`: whether the store was given up before, whether it was called, and whether
-/// that was for a request that came at this instant, or for leases.
-pub(crate) fn see(
-    world: &mut World<'_>,
-    node: usize,
-    (was_without, asked, is_new): (bool, bool, bool),
-    polled: &Poll<Done>,
-) {
+/// A run of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskRun<'t> {
+    pub(crate) node: usize,
+    /// The store was given up before the task ran.
+    pub(crate) was_without: bool,
+    /// The task called the store in this run.
+    pub(crate) calls: bool,
+    /// The task is for a request that came at this instant, or for leases.
+    pub(crate) is_new: bool,
+    /// The task keeps leases.
+    pub(crate) is_keeper: bool,
+    /// The time of the request, if the task has called the store for it.
+    pub(crate) begun: Option<u64>,
+    /// The calls that ended.
+    pub(crate) replies: ReplyCounts,
+    /// The result of the task, if it is done.
+    pub(crate) polled: &'t Poll<Done>,
+}
+
+/// Checks a task that ran.
+pub(crate) fn check(world: &mut World<'_>, run: TaskRun<'_>) {
+    check_probes(world, run);
+    check_overload(world, run);
+    check_silence(world, run);
+    check_given_up(world, run);
+}
+
+/// `LostStoreIsProbed`: a store that was given up is asked every now and then.
+fn check_probes(world: &mut World<'_>, run: TaskRun<'_>) {
+    let TaskRun { node, was_without, calls, is_new, polled, .. } = run;
     let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
     if !was_without || !is_without {
         world.probes[node] = Probes::default();
@@ -84,7 +107,7 @@ pub(crate) fn see(
     let has_wrong_clocks = has_wrong_clocks(world);
     let probes = &mut world.probes[node];
     let mut broken = None;
-    if asked {
+    if calls {
         let is_early = |last: &u64| is_new && now < last + APART_MIN_US && !has_wrong_clocks;
         let last = probes.asked_at.filter(is_early);
         broken = last.map(|last| format!("asks {} µs after its last question", now - last));
@@ -104,13 +127,9 @@ pub(crate) fn see(
     }
 }
 
-/// `AnswerIsTrue`: a store that answers that it is overloaded is not given up, nor stays so, nor is it replaced. Checks
-/// a task of `node`: whether the store was given up before it ran, and whether it keeps leases.
-pub(crate) fn check_overload(
-    world: &mut World<'_>,
-    (node, was_without, is_keeper): (usize, bool, bool),
-    (replies, polled): (Replies, &Poll<Done>),
-) {
+/// `AnswerIsTrue`: a store that answers that it is overloaded is not given up, nor stays so, nor is it replaced.
+fn check_overload(world: &mut World<'_>, run: TaskRun<'_>) {
+    let TaskRun { node, was_without, is_keeper, replies, polled, .. } = run;
     if replies.overloaded == 0 || replies.silent > 0 {
         return;
     }
@@ -124,14 +143,9 @@ pub(crate) fn check_overload(
     }
 }
 
-/// `SilentStoreIsGivenUp`: a store that answers nothing is given up. Checks a task that called it for a request of
-/// `begun`, if it did.
-pub(crate) fn check_silence(
-    world: &mut World<'_>,
-    node: usize,
-    begun: Option<u64>,
-    (replies, polled): (Replies, &Poll<Done>),
-) {
+/// `SilentStoreIsGivenUp`: a store that answers nothing is given up.
+fn check_silence(world: &mut World<'_>, run: TaskRun<'_>) {
+    let TaskRun { node, begun, replies, polled, .. } = run;
     let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
     let silence = &mut world.silence[node];
     if replies.answered + replies.overloaded + replies.late > 0 {
@@ -150,14 +164,9 @@ pub(crate) fn check_silence(
 }
 
 /// `AnsweringStoreIsKept`: a node gives the store up only if half of a second's calls got no answer, and not after an
-/// answer about a lease. Checks a task of `node` that called the store for a request of `begun`, if it did; whether the
-/// store was given up before the task ran, and whether the task keeps leases.
-pub(crate) fn check_given_up(
-    world: &mut World<'_>,
-    (node, was_without, is_keeper): (usize, bool, bool),
-    begun: Option<u64>,
-    (replies, polled): (Replies, &Poll<Done>),
-) {
+/// answer about a lease.
+fn check_given_up(world: &mut World<'_>, run: TaskRun<'_>) {
+    let TaskRun { node, was_without, is_keeper, begun, replies, polled, .. } = run;
     let (now, is_without) = (world.now, world.nodes[node].engine.is_without_store());
     let (has_wrong_clocks, deadline_us) = (has_wrong_clocks(world), world.plan.deadline_us);
     let Silence { in_vain, decided, .. } = &mut world.silence[node];

@@ -6,11 +6,11 @@ use sluicegate::internals::policy::LeaseBounds;
 use sluicegate::internals::store::lease::{Found, Holder, LeaseGrant};
 use sluicegate::{Answer, Cost, Decision};
 
+use super::World;
 use crate::node;
 use crate::plan::{Fault, FaultKind, MS, Plan, RuleSpec, SECOND};
 use crate::promises::Invariant;
 use crate::wire::StoreAsk;
-use crate::world::World;
 
 /// The time after the last request to a key, and after its usage has flowed out, until the store has removed it, µs:
 /// the minute for which hints are believed, and two seconds in which leased permits lapse.
@@ -50,7 +50,7 @@ struct Grant {
     life: u32,
     holder: Option<Holder>,
     permits: u64,
-    /// When the last permit lapses, µs.
+    /// The time at which the last permit lapses, µs.
     until: u64,
     /// The store had as much left as the process had asked for and not got.
     is_plenty: bool,
@@ -63,6 +63,14 @@ pub(crate) struct Grants {
     /// Until when the store may not account for leased permits of each key, and of each node, µs.
     keys_lost_until: Vec<u64>,
     nodes_lost_until: Vec<u64>,
+}
+
+/// A key at a node, in one of its lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyAtNode {
+    pub(crate) node: usize,
+    pub(crate) life: u32,
+    pub(crate) key: usize,
 }
 
 impl Grants {
@@ -78,9 +86,11 @@ impl Grants {
     pub(crate) fn granted(
         &mut self,
         now: u64,
-        (node, life, key): (usize, u32, usize),
-        (ask, grant): (&StoreAsk, &LeaseGrant),
+        at_node: KeyAtNode,
+        ask: &StoreAsk,
+        grant: &LeaseGrant,
     ) {
+        let KeyAtNode { node, life, key } = at_node;
         let holder = ask.message.as_ref().map(|message| message.holder);
         if holder == Some(Holder::NONE) {
             // The message only reads.
@@ -120,7 +130,7 @@ impl Grants {
 
 /// `RefusalEndsAtItsRetry`: a holder refuses nothing that passes, if the store had as much left as it had asked for.
 /// With several holders, others give permits back meanwhile, which a remembered refusal does not notice for a second.
-pub(crate) fn check_refusal(world: &mut World<'_>, (node, key): (usize, usize), cost: Cost) {
+pub(crate) fn check_refusal(world: &mut World<'_>, node: usize, key: usize, cost: Cost) {
     let (now, Grant { life, is_plenty, .. }) = (world.now, world.grants.of[node][key]);
     let is_alone = world.plan.nodes == 1;
     let is_calm = is_alone && world.plan.is_quiet() && life == world.nodes[node].life;
@@ -134,8 +144,10 @@ pub(crate) fn check_refusal(world: &mut World<'_>, (node, key): (usize, usize), 
 /// `HotKeyIsLeased`: a hot key is leased while the store answers and has plenty. Checks a decision of the store.
 pub(crate) fn check_central(
     world: &mut World<'_>,
-    (node, key): (usize, usize),
-    (answer, is_disturbed): (&Answer, bool),
+    node: usize,
+    key: usize,
+    answer: &Answer,
+    is_disturbed: bool,
 ) {
     let now = world.now;
     let version = world.nodes[node].version;
@@ -151,7 +163,7 @@ pub(crate) fn check_central(
     let least = limits.min().unwrap_or(0);
     let has_share = |bounds: LeaseBounds| least * u64::from(bounds.share_percent) / 100;
     let share = policy.lease_bounds().map_or(0, has_share);
-    let is_leasable = share >= SHARED_MIN && rules.rules.set().leasable().is_ok();
+    let is_leasable = share >= SHARED_MIN && rules.rules.set().leasing_span().is_ok();
     let is_meant = world.plan.leases && is_leasable && !is_changing && !is_full && !is_disturbed;
     let has_plenty = answer.decision.allowed() && remaining > limit / 2;
     let central = &mut world.central[node][key];
@@ -321,7 +333,7 @@ fn most_used(plan: &Plan, place: usize) -> Vec<u64> {
 }
 
 /// `PermitsKeepTheirRules`: permits are used by the rules by which they were asked for.
-pub(crate) fn check_rules(world: &mut World<'_>, (node, key): (usize, usize), answer: &Answer) {
+pub(crate) fn check_rules(world: &mut World<'_>, node: usize, key: usize, answer: &Answer) {
     let asked_by = &world.nodes[node].asked_by[key];
     if !asked_by.iter().any(|rules| Arc::ptr_eq(rules, answer.rules())) {
         let what = format!("node {node} has asked for no permits of key {key} by {answer:?}");

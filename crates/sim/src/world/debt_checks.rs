@@ -6,11 +6,11 @@ use sluicegate::internals::kernel::{Outcome, Retry};
 use sluicegate::internals::store::{Charge, Debt, Executed, Permits};
 use sluicegate::{Answer, Cost, Decision, Mode, Verb};
 
+use super::{TaskView, World};
 use crate::node;
 use crate::plan::{Arrival, Ask, FaultKind, MORE_NODES_MAX, PolicySpec, RuleSpec, SECOND};
 use crate::promises::Invariant;
 use crate::wire::{BillStep, StoreAsk};
-use crate::world::{TaskView, World};
 
 /// The longest time in which an answer that reports less usage may be an older one, µs.
 const SETTLED_US: u64 = 2 * SECOND;
@@ -30,18 +30,18 @@ pub(crate) struct NodeDebts {
     open: BTreeMap<u128, OpenBill>,
     said: Option<Said>,
     owed: Option<Owed>,
-    /// When the node learned that the store must be reminded of the key; `None`: it need not be.
+    /// The time at which the node learned that the store must be reminded of the key; `None`: it need not be.
     reminds_since: Option<u64>,
     /// Permits that the process admitted from leases, and permits that the store charged for them.
     leased: u64,
     spent: u64,
     /// Usage that the store reported lately: when the node asked, and the permits in use.
     known: VecDeque<(u64, u64)>,
-    /// When the store answered last, µs.
+    /// The time of the store's last answer, µs.
     heard_at: u64,
-    /// When the node last admitted a request alone, or received an answer that belongs to no check, µs.
+    /// The last time at which the node admitted a request alone, or received an answer that belongs to no check, µs.
     other_at: Option<u64>,
-    /// When the clock by which the share flows out was set, µs.
+    /// The time at which the clock by which the share flows out was set, µs.
     clock_set_at: u64,
     /// The last refusal by the share, unless permits came into use since.
     refused: Option<Refused>,
@@ -78,7 +78,7 @@ struct Owed {
     paid: u64,
     /// Bills that were answered: each is rounded up.
     bills: u64,
-    /// When the first of them was asked for.
+    /// The time at which the first of them was asked for.
     since: u64,
 }
 
@@ -89,7 +89,7 @@ struct Said {
     rule: usize,
     remaining: u64,
     limit: u64,
-    /// When the node asked.
+    /// The time of the node's question.
     since: u64,
     /// Permits that the node has admitted alone since.
     alone: u64,
@@ -160,12 +160,13 @@ impl NodeDebts {
 /// Follows a bill of a node and a key.
 pub(crate) fn see_bill(
     world: &mut World<'_>,
-    (node, key): (usize, usize),
+    node: usize,
+    key: usize,
     debt: &Debt,
     step: &BillStep,
 ) {
     match step {
-        BillStep::Sent(verb) => check_bill(world, (node, key), (debt, verb)),
+        BillStep::Sent(verb) => check_bill(world, node, key, debt, verb),
         BillStep::Answered(paid) => world.dues[node][key].hear(debt.id, *paid),
         BillStep::Unanswered(executed) => world.dues[node][key].hear_nothing(debt.id, *executed),
     }
@@ -174,7 +175,7 @@ pub(crate) fn see_bill(
 /// Checks a bill that is sent. `OwedUntilPaid`: one that is made out is about all that is owed. `UnpaidRestIsBilled`:
 /// the unpaid rest of a bill is on the next one, except for what has flowed out meanwhile. `RequestCarriesDebt`: a
 /// request that takes permits carries the whole debt.
-fn check_bill(world: &mut World<'_>, (node, key): (usize, usize), (debt, verb): (&Debt, &Verb)) {
+fn check_bill(world: &mut World<'_>, node: usize, key: usize, debt: &Debt, verb: &Verb) {
     let (now, plan) = (world.now, world.plan);
     let least = owed_at_least(world, node, key);
     let dues = &mut world.dues[node][key];
@@ -200,7 +201,7 @@ fn check_bill(world: &mut World<'_>, (node, key): (usize, usize), (debt, verb): 
         world.record.fail(Invariant::RequestCarriesDebt, now, what);
     }
     let Some((rest, since)) = rest else { return };
-    if plan.versions.len() > 1 || crate::breaker_checks::has_wrong_clocks(world) || plan.removes() {
+    if plan.versions.len() > 1 || super::breaker_checks::has_wrong_clocks(world) || plan.removes() {
         return;
     }
     for (place, spec) in plan.versions[0].rules.iter().enumerate() {
@@ -222,11 +223,12 @@ pub(crate) fn admit(
     world: &mut World<'_>,
     task: TaskView,
     key: usize,
-    (granted, answer): (u64, &Answer),
+    granted: u64,
+    answer: &Answer,
 ) {
     let (now, plan, nodes) = (world.now, world.plan, world.plan.nodes as u64);
     let is_exact = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
-    let is_exact = is_exact && !crate::breaker_checks::has_wrong_clocks(world);
+    let is_exact = is_exact && !super::breaker_checks::has_wrong_clocks(world);
     let dues = &mut world.dues[task.node][key];
     dues.admitted += granted;
     dues.other_at = Some(now);
@@ -266,7 +268,7 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
     let (cost, limit) = (arrival.ask.cost(), answer.decision.limit);
     // A debt that has flowed out is forgotten when it is looked up; then the share is that of the present nodes.
     let owes = (world.owed_before > 0, world.nodes[task.node].engine.debts() > 0);
-    let share = (world.nodes[task.node].counts, limit, owes.0);
+    let share = (world.nodes[task.node].divides_by, limit, owes.0);
     let NodeDebts { refused, clock_set_at, .. } = &mut world.dues[task.node][arrival.key];
     let has_room = cost <= limit && task.begun_at > *clock_set_at && owes != (true, false);
     // A part of the permits, or a later turn, may be available sooner.
@@ -296,15 +298,10 @@ fn check_share_refusal(world: &mut World<'_>, task: TaskView, arrival: Arrival, 
 
 /// Checks an answer. `ShareBeginsAtReport`: a share that begins refuses nothing for which the store had room by all its
 /// answers of the last seconds.
-pub(crate) fn know(
-    world: &mut World<'_>,
-    task: TaskView,
-    (key, cost): (usize, u64),
-    answer: &Answer,
-) {
-    let (now, plan, nodes) = (world.now, world.plan, world.nodes[task.node].counts);
+pub(crate) fn know(world: &mut World<'_>, task: TaskView, key: usize, cost: u64, answer: &Answer) {
+    let (now, plan, nodes) = (world.now, world.plan, world.nodes[task.node].divides_by);
     let owes = world.nodes[task.node].engine.debts() > 0;
-    let is_vague = plan.leases || plan.removes() || crate::breaker_checks::has_wrong_clocks(world);
+    let is_vague = plan.leases || plan.removes() || super::breaker_checks::has_wrong_clocks(world);
     let [spec] = &*plan.versions[0].rules else { return };
     if plan.versions.len() > 1 || is_vague || !spec.is_strict() {
         return;
@@ -344,7 +341,8 @@ pub(crate) fn remind(world: &mut World<'_>, node: usize) {
 /// Checks a call for a request that came at `begun_at`.
 pub(crate) fn check_reminded(
     world: &mut World<'_>,
-    (node, key): (usize, usize),
+    node: usize,
+    key: usize,
     ask: &StoreAsk,
     begun_at: u64,
 ) {
@@ -368,7 +366,7 @@ pub(crate) fn check_reminded(
     let flowed = ((now - said.since) * permits).div_ceil(period_us) + 1;
     let used = (said.limit - said.remaining).saturating_sub(flowed);
     // At the same instant, the request may have come first.
-    if used > 0 && since < begun_at && !crate::breaker_checks::has_wrong_clocks(world) {
+    if used > 0 && since < begun_at && !super::breaker_checks::has_wrong_clocks(world) {
         let what = format!("node {node} knows that {used} of key {key} are in use, and asks");
         world.record.fail(Invariant::ForgetfulStoreIsReminded, now, what);
     }
@@ -386,7 +384,7 @@ pub(crate) fn settle(world: &mut World<'_>, node: usize) {
 fn owed_at_least(world: &World<'_>, node: usize, key: usize) -> u64 {
     let (plan, now) = (world.plan, world.now);
     let Some(Owed { permits, paid, bills, since }) = world.dues[node][key].owed else { return 0 };
-    if !plan.only_takes() || plan.removes() || crate::breaker_checks::has_wrong_clocks(world) {
+    if !plan.only_takes() || plan.removes() || super::breaker_checks::has_wrong_clocks(world) {
         return 0;
     }
     let (mut flowed, mut limit) = (0, 0);
@@ -415,7 +413,7 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
     let mut rules = answer.rules().rules().iter();
     let place = rules.position(|named| &*named.name == answer.rule()).unwrap_or(0);
     let (said, limit) = (answer.decision.limit, answer.rules().rules()[place].rule.limit());
-    let first = crate::reply_checks::versions_of(world, answer).next().unwrap_or(0);
+    let first = super::answers::versions_of(world, answer).next().unwrap_or(0);
     let versions = &world.plan.versions[first..];
     let is_true = match answer.mode {
         // A node with debts goes by the number of nodes on the day when they began.
@@ -423,7 +421,7 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
             let nodes = world.plan.nodes as u64;
             (nodes..=nodes + u64::from(MORE_NODES_MAX)).any(|nodes| said == limit / nodes)
         }
-        Mode::Local => said == limit / world.nodes[task.node].counts,
+        Mode::Local => said == limit / world.nodes[task.node].divides_by,
         Mode::Store | Mode::Remembered => {
             versions.iter().flat_map(|version| &version.rules).any(|rule| said == rule.limit())
         }
@@ -449,7 +447,7 @@ pub(crate) fn hear(world: &mut World<'_>, task: TaskView, arrival: Arrival, answ
 
 /// `HolderPaysWhatItAdmitted`: a holder is charged for what it admitted, and for no more. Permits that are not reported
 /// in time lapse and count as spent, without a report of the holder.
-pub(crate) fn check_spent(world: &mut World<'_>, (node, key): (usize, usize), permits: u64) {
+pub(crate) fn check_spent(world: &mut World<'_>, node: usize, key: usize, permits: u64) {
     let (now, plan) = (world.now, world.plan);
     let is_known = plan.only_takes() && plan.versions.len() == 1 && !plan.removes();
     let forgets = world.forgot_at.is_some() || plan.evicts();

@@ -2,15 +2,15 @@
 
 use std::num::NonZeroU32;
 
+use super::World;
+use super::breaker_checks::{Probes, Silence};
+use super::debt_checks::NodeDebts;
+use super::disturbances::{disturb, forgot, note_forgotten};
+use super::memory::Refusal;
+use super::permits::Permits;
 use crate::bounds::What;
-use crate::breaker_checks::{Probes, Silence};
-use crate::debt_checks::NodeDebts;
-use crate::memory::Refusal;
-use crate::node::{self, Node};
-use crate::permits::Permits;
+use crate::node::{self, NodeProcess};
 use crate::plan::{Fault, FaultKind, MS, generator};
-use crate::server::Forgotten;
-use crate::world::World;
 
 /// The longest delay of a keeper, µs.
 const KEEPER_LATE_MAX_US: u64 = 500 * MS;
@@ -62,7 +62,7 @@ pub(crate) fn begins(world: &mut World<'_>, fault: &Fault) {
             note_forgotten(world, forgotten);
         }
         FaultKind::StoreClock(by_us) => step_clock(world, by_us),
-        FaultKind::Failover(lost_us) => crate::failover::begins(world, number, (lost_us, span)),
+        FaultKind::Failover(lost_us) => super::failover::begins(world, number, lost_us, span),
         FaultKind::Refuses => {
             world.refuses_until = world.refuses_until.max(until);
             disturb(world, None, until);
@@ -148,7 +148,7 @@ pub(crate) fn ends(world: &mut World<'_>, fault: &Fault) {
         FaultKind::Partition => (0..world.plan.nodes).for_each(|node| lose(world, node, -1)),
         FaultKind::Late(by_us) => world.links.iter_mut().for_each(|link| link.late_us -= by_us),
         FaultKind::StoreKilled(_) => world.down -= 1,
-        FaultKind::Failover(_) => crate::failover::ends(world),
+        FaultKind::Failover(_) => super::failover::ends(world),
         FaultKind::NodeKilled => start(world, node),
         FaultKind::NodeStopped => replace(world, node),
         FaultKind::NodePaused => {
@@ -204,7 +204,7 @@ fn go_by_nodes(world: &mut World<'_>, more: u32) {
         u32::try_from(world.plan.nodes).ok().and_then(|nodes| NonZeroU32::new(nodes + more));
     let nodes = nodes.expect("there is a node at least");
     for node in &mut world.nodes {
-        node.counts = nodes.get().into();
+        node.divides_by = nodes.get().into();
         node.engine.set_nodes(nodes);
     }
 }
@@ -232,7 +232,8 @@ fn lose_writes(world: &mut World<'_>, lost_us: u64) {
         u64::MAX => world.server.forget(None, now),
         lost_us => world.server.lose(lost_us, now),
     };
-    world.permits.iter_mut().for_each(|permits| permits.lose(lost_us, now));
+    let clock = world.server.clock(now);
+    world.permits.iter_mut().for_each(|permits| permits.lose(lost_us, clock, now));
     if lost_us > 0 {
         forgot(world, forgotten);
     }
@@ -243,16 +244,6 @@ fn lose(world: &mut World<'_>, node: usize, by: i32) {
     let link = &mut world.links[node];
     link.requests_lost = link.requests_lost.saturating_add_signed(by);
     link.answers_lost = link.answers_lost.saturating_add_signed(by);
-}
-
-/// Notes that a node, or each of them, may be without the store until then.
-pub(crate) fn disturb(world: &mut World<'_>, node: Option<usize>, until: u64) {
-    for (place, disturbed) in world.disturbed_until.iter_mut().enumerate() {
-        if node.is_none_or(|node| node == place) {
-            *disturbed = (*disturbed).max(until);
-            world.asked_since[place] = None;
-        }
-    }
 }
 
 /// Kills the process, and starts another one at once.
@@ -288,12 +279,12 @@ fn start(world: &mut World<'_>, node: usize) {
         return;
     }
     let clock = std::sync::Arc::clone(&world.nodes[node].clock);
-    let process = Node::start(world.plan, (&world.policies, version), clock, life);
+    let process = NodeProcess::start(world.plan, &world.policies, version, clock, life);
     process.clock.set(world.now);
     process.store.0.lock().down = !world.links[node].is_connected;
     let heard = std::mem::take(&mut world.nodes[node].heard);
     let paused_until = world.nodes[node].paused_until;
-    world.nodes[node] = Node { heard, paused_until, ..process };
+    world.nodes[node] = NodeProcess { heard, paused_until, ..process };
     (world.probes[node], world.silence[node]) = (Probes::default(), Silence::default());
     world.refusals[node] = Refusal::of_each_key(world.plan);
     let now = world.now;
@@ -301,37 +292,5 @@ fn start(world: &mut World<'_>, node: usize) {
         world.links[node].connect(now);
     }
     world.keep_leases(node);
-}
-
-/// Notes that the store forgot, and that nodes may notice.
-pub(crate) fn forgot(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
-    world.forgot += 1;
-    world.forgot_at = Some(world.now);
-    note_forgotten(world, forgotten);
-}
-
-fn note_forgotten(world: &mut World<'_>, forgotten: Vec<Forgotten>) {
-    let at = world.now;
-    // Of writes that are lost one by one, the last one comes first.
-    for key in 0..world.plan.keys {
-        let name = node::key_name(key);
-        if let Some(lost) = forgotten.iter().find(|lost| lost.name == name) {
-            let held = lost.alive;
-            world.note_at((at, world.executed()), key, What::Lost { held });
-        }
-    }
-    for Forgotten { name, permits, held, alive: _, back_to } in forgotten {
-        let Some(key) = (0..world.plan.keys).find(|key| node::key_name(*key)[..] == *name) else {
-            continue;
-        };
-        world.given_back[key] = Some(at);
-        world.grants.are_lost(at, Some(key));
-        let what = What::Forgiven { permits: permits.to_vec(), why: "forgotten" };
-        world.note_at((at, world.executed()), key, what);
-        world.note_at((at, world.executed()), key, What::Excused { permits: held });
-        if let Some(rules) = back_to {
-            let version = world.version_of(&rules);
-            world.note_at((at, world.executed()), key, What::Version(version));
-        }
-    }
+    world.pass_calls(node);
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use sluicegate::internals::kernel::{Outcome, Retry, RuleSet};
 use sluicegate::{Answer, Cost, Mode};
 
+use super::{TaskView, World};
 use crate::node;
 use crate::plan::{Arrival, Ask, MS, Plan, SECOND};
 use crate::promises::Invariant;
-use crate::world::{TaskView, World};
 
 /// The longest time that a refusal is remembered after another node gave permits back, µs: a second, and a
 /// question.
@@ -51,7 +51,7 @@ impl Refusal {
 }
 
 /// Notes that permits of a key were given back at a node, or may have been.
-pub(crate) fn forget(world: &mut World<'_>, (node, key): (usize, usize)) {
+pub(crate) fn forget(world: &mut World<'_>, node: usize, key: usize) {
     let refusal = &mut world.refusals[node][key];
     if !matches!(refusal, Refusal::Unknown) {
         *refusal = Refusal::Forgotten;
@@ -68,9 +68,9 @@ pub(crate) fn see(world: &mut World<'_>, task: TaskView, arrival: Arrival, answe
         check(world, task, arrival);
     }
     if matches!(arrival.ask, Ask::Reset) {
-        return forget(world, (task.node, arrival.key));
+        return forget(world, task.node, arrival.key);
     }
-    if world.plan.leases || !is_check || crate::breaker_checks::has_wrong_clocks(world) {
+    if world.plan.leases || !is_check || super::breaker_checks::has_wrong_clocks(world) {
         return;
     }
     let (now, cost) = (world.now, arrival.ask.cost());
@@ -137,14 +137,14 @@ fn check(world: &mut World<'_>, task: TaskView, arrival: Arrival) {
     let cost = Cost::new(arrival.ask.cost()).expect("costs are at least 1");
     // A holder asks for all its requests at its own pace, and leased permits may come back at any time.
     if world.plan.leases {
-        return crate::lease_checks::check_refusal(world, (task.node, arrival.key), cost);
+        return super::lease_checks::check_refusal(world, task.node, arrival.key, cost);
     }
     let changed = world.given_back[arrival.key];
     let is_recent = changed.is_some_and(|then| then + REMEMBERED_US > now);
     // One request finds out that the holder has no permits left, and others get the refusal meanwhile.
     let is_asked = changed.is_some() && world.sent_at[task.node][arrival.key] + ASKING_US > now;
-    let is_vague = crate::breaker_checks::has_wrong_clocks(world);
-    if is_recent || is_asked || is_vague || crate::reply_checks::is_disturbed(world, task) {
+    let is_vague = super::breaker_checks::has_wrong_clocks(world);
+    if is_recent || is_asked || is_vague || super::answers::is_disturbed(world, task) {
         return;
     }
     if world.server.refuses(&node::key_name(arrival.key), cost, now) != Some(true) {

@@ -1,11 +1,12 @@
 //! A failover: a replica takes over, and nodes find it one after the other. Until then the old store answers them.
 
+use super::disturbances::{disturb, forgot};
+use super::lease_checks::KeyAtNode;
+use super::{World, WorldEvent};
 use crate::bounds::What;
-use crate::faults::{disturb, forgot};
 use crate::plan::{MS, generator};
-use crate::server::{Execution, Server};
+use crate::server::{Execution, StoreServer};
 use crate::wire::Said;
-use crate::world::{Event, World};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use sluicegate::internals::store::lease::LeaseReply;
 /// The store that a replica took over from.
 pub(crate) struct Replaced {
     /// `None`: it is gone, or there was no failover.
-    store: Option<Server>,
+    store: Option<StoreServer>,
     /// True for each node that still asks it.
     is_asked: Vec<bool>,
     /// The numbers of what it executed.
@@ -38,7 +39,7 @@ impl Replaced {
 
 /// Begins a failover: a replica that lacks the writes of the last `lost_us` takes over. Nodes find it within
 /// `span_us`.
-pub(crate) fn begins(world: &mut World<'_>, number: u32, (lost_us, span_us): (u64, u64)) {
+pub(crate) fn begins(world: &mut World<'_>, number: u32, lost_us: u64, span_us: u64) {
     world.note_all(&What::Split);
     let (old, forgotten) = world.server.fail_over(lost_us, world.now);
     world.replaced.store = Some(old);
@@ -46,7 +47,7 @@ pub(crate) fn begins(world: &mut World<'_>, number: u32, (lost_us, span_us): (u6
     world.replaced.is_asked.fill(true);
     let mut rng = generator(world.plan.seed, 1_000 + u64::from(number));
     for node in 0..world.plan.nodes {
-        world.at(world.now + rng.u64(0..=span_us), Event::Switches { node });
+        world.at(world.now + rng.u64(0..=span_us), WorldEvent::Switches { node });
     }
     disturb(world, None, world.now + span_us + 200 * MS);
 }
@@ -79,7 +80,7 @@ pub(crate) fn at_old(world: &mut World<'_>, call: usize) {
     }
     if let Some(key) = world.key_of(&ask.key) {
         if let Ok(Said::LeaseReply(LeaseReply::Granted(grant))) = &reply {
-            world.grants.granted(world.now, (node, life, key), (&ask, grant));
+            world.grants.granted(world.now, KeyAtNode { node, life, key }, &ask, grant);
             let permits = grant.granted.into();
             let at = (world.now, world.executed());
             world.note_at(at, key, What::Excused { permits });
@@ -92,5 +93,5 @@ pub(crate) fn at_old(world: &mut World<'_>, call: usize) {
         world.given_back[key] = Some(world.now);
     }
     world.seen(format_args!("  old store: {node} {:?} {:?}: {reply:?}", ask.verb, ask.debt));
-    world.answers((call, node), reply, ask.message.is_some());
+    world.answers(call, node, reply, ask.message.is_some());
 }
