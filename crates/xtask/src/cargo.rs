@@ -1,5 +1,6 @@
 //! Chores that run existing tests with special arguments.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -15,7 +16,7 @@ pub const SOAK_DECISIONS: u64 = 1_000_000_000;
 pub fn soak(decisions: u64) -> Result<String> {
     cargo(
         &["--release", "-p", "sluicegate-kernel", "--test", "exact", "long_run::"],
-        &[("SLUICEGATE_SOAK", &decisions.to_string())],
+        &BTreeMap::from([("SLUICEGATE_SOAK", &*decisions.to_string())]),
     )?;
     Ok(format!("{decisions} decisions of each: every rate is kept"))
 }
@@ -25,7 +26,7 @@ pub fn soak(decisions: u64) -> Result<String> {
 /// # Errors
 /// If a file breaks a rule of `tests/tidy.rs`.
 pub fn tidy() -> Result<String> {
-    cargo(&["-p", "xtask", "--test", "tidy"], &[])?;
+    cargo(&["-p", "xtask", "--test", "tidy"], &BTreeMap::new())?;
     Ok("tidy".to_owned())
 }
 
@@ -37,17 +38,17 @@ pub fn script() -> Result<String> {
     let test = "redis_script::published";
     cargo(
         &["-p", "sluicegate-store", "--features", "redis", "--test", "it", test],
-        &[("SLUICEGATE_RECORD", "1")],
+        &BTreeMap::from([("SLUICEGATE_RECORD", "1")]),
     )?;
     Ok("spec/redis/decide.lua is what servers load".to_owned())
 }
 
-fn cargo(tests: &[&str], env: &[(&str, &str)]) -> Result<()> {
+fn cargo(tests: &[&str], env: &BTreeMap<&str, &str>) -> Result<()> {
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .arg("test")
         .args(tests)
         .args(["--", "--nocapture"])
-        .envs(env.iter().copied())
+        .envs(env)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .status()
         .context("cannot start cargo")?;

@@ -9,25 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::seams::{File, code, is_of_name};
 
-/// Circles that still exist: the folder, and the members in alphabetical order.
-///
-/// In the simulator, the world calls checks and faults, which read and change the world. Each check keeps its private
-/// record of a history in its own file, so a world without them would have to make their fields public.
-const KNOWN: &[(&str, &[&str])] = &[(
-    "crates/sim/src",
-    &[
-        "breaker_checks",
-        "debt_checks",
-        "failover",
-        "faults",
-        "lease_checks",
-        "memory",
-        "permits",
-        "reply_checks",
-        "world",
-    ],
-)];
-
 /// A circle with its folder and members, and its arrows for the report.
 #[derive(Debug, PartialEq)]
 struct Circle<'f> {
@@ -40,25 +21,13 @@ struct Circle<'f> {
 /// For each module of a folder, the siblings that it names, each with the first file that does.
 type Arrows<'f> = BTreeMap<&'f str, BTreeMap<&'f str, &'f str>>;
 
-/// The circles in `files` that are not known, and the known ones that no longer exist, one line each.
+/// The circles in `files`, one line each.
 pub fn problems(files: &[File]) -> Vec<String> {
-    compare(&circles(files), KNOWN)
-}
-
-fn compare(circles: &[Circle<'_>], known: &[(&str, &[&str])]) -> Vec<String> {
-    let is = |circle: &Circle<'_>, (folder, members): &(&str, &[&str])| {
-        circle.folder == *folder && circle.members == *members
-    };
-    let new = circles.iter().filter(|circle| !known.iter().any(|known| is(circle, known)));
-    let gone = known.iter().filter(|known| !circles.iter().any(|circle| is(circle, known)));
-    let new = new.map(|Circle { folder, members, arrows }| {
+    let line = |Circle { folder, members, arrows }: &Circle<'_>| {
         let (members, arrows) = (members.join(", "), arrows.join("; "));
         format!("{folder}: the modules {members} form a circle: {arrows}")
-    });
-    let gone = gone.map(|(folder, members)| {
-        format!("{folder}: the circle of {} is gone: remove it from the list", members.join(", "))
-    });
-    new.chain(gone).collect()
+    };
+    circles(files).iter().map(line).collect()
 }
 
 fn circles(files: &[File]) -> Vec<Circle<'_>> {
@@ -201,9 +170,9 @@ fn arrows_among(members: &[&str], arrows: &Arrows<'_>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn problems_of(files: &[(&str, &str)], known: &[(&str, &[&str])]) -> Vec<String> {
+    fn problems_of(files: &[(&str, &str)]) -> Vec<String> {
         let file = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-        compare(&circles(&files.iter().map(file).collect::<Vec<_>>()), known)
+        problems(&files.iter().map(file).collect::<Vec<_>>())
     }
 
     #[test]
@@ -218,8 +187,8 @@ mod tests {
         let circle = "crates/a/src: the modules engine, store, telemetry form a circle: \
             engine -> telemetry (crates/a/src/engine.rs); store -> engine (crates/a/src/store.rs); \
             telemetry -> store (crates/a/src/telemetry/mod.rs)";
-        assert_eq!(problems_of(&files, &[]), [circle]);
-        assert_eq!(problems_of(&files[..3], &[]), [""; 0]);
+        assert_eq!(problems_of(&files), [circle]);
+        assert_eq!(problems_of(&files[..3]), [""; 0]);
     }
 
     #[test]
@@ -234,7 +203,7 @@ mod tests {
         let circle = "crates/a/src/wire/http: the modules codec, serve form a circle: \
             codec -> serve (crates/a/src/wire/http/codec/read.rs); \
             serve -> codec (crates/a/src/wire/http/serve.rs)";
-        assert_eq!(problems_of(&files, &[]), [circle]);
+        assert_eq!(problems_of(&files), [circle]);
     }
 
     #[test]
@@ -250,18 +219,6 @@ mod tests {
             ("crates/b/src/c.rs", "use crate::a::A;\n"),
             ("crates/b/src/a.rs", ""),
         ];
-        assert_eq!(problems_of(&files, &[]), [""; 0]);
-    }
-
-    #[test]
-    fn a_known_circle_is_listed_as_long_as_it_exists() {
-        let files = [
-            ("crates/a/src/b.rs", "use super::c::C;\n"),
-            ("crates/a/src/c.rs", "use super::b::B;\n"),
-        ];
-        let known: &[(&str, &[&str])] = &[("crates/a/src", &["b", "c"])];
-        assert_eq!(problems_of(&files, known), [""; 0]);
-        let gone = "crates/a/src: the circle of b, c is gone: remove it from the list";
-        assert_eq!(problems_of(&files[..1], known), [gone]);
+        assert_eq!(problems_of(&files), [""; 0]);
     }
 }

@@ -8,20 +8,24 @@ const RIDDLES: &[&str] = &[
     "Nothing", "The same",
 ];
 
+/// Words that begin a riddle in the crates.
+const RIDDLES_OF_CRATES: &[&str] = &["Where", "When"];
+
 /// Declarations of Go that a comment above them documents.
 const GO_ITEMS: &[&str] = &["func ", "type ", "var ", "const ", "package "];
 
 /// The doc comments in `files` whose first line begins with one of these words, one line each.
 pub fn problems(files: &[File]) -> Vec<String> {
     let riddles = files.iter().flat_map(|(path, text)| {
-        let riddles = first_lines(path, text).into_iter().filter(|(_, line)| is_riddle(line));
+        let riddles = first_lines(path, text).into_iter().filter(|(_, line)| is_riddle(path, line));
         riddles.map(move |(number, line)| format!("{path}:{number}: `{line}` names no subject"))
     });
     riddles.collect()
 }
 
-fn is_riddle(line: &str) -> bool {
-    RIDDLES.iter().any(|word| {
+fn is_riddle(path: &str, line: &str) -> bool {
+    let of_crates = if path.starts_with("crates/") { RIDDLES_OF_CRATES } else { &[] };
+    RIDDLES.iter().chain(of_crates).any(|word| {
         let rest = line.strip_prefix(word);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
     })
@@ -90,6 +94,8 @@ mod tests {
             ("a.ts", "/** Nothing more. */", 1),
             ("a.go", "// It asks.\n// Twice.\nfunc f() {}", 1),
             ("a.lua", "x = 1\n-- The same again.\n-- More.", 2),
+            ("crates/a/src/a.rs", "/// When it began.\nat: u64,", 1),
+            ("crates/a/src/a.rs", "//! Where keys are.", 1),
         ] {
             let found = problems_of(path, text);
             assert!(found.len() == 1, "{path}: {text:?}: {found:?}");
@@ -109,6 +115,8 @@ mod tests {
             ("a.java", "/** {@return the limit} */\n/**\n * The limit.\n */"),
             ("a.go", "// What stands inside.\nx := 1"),
             ("a.txt", "/// What"),
+            ("a.rs", "/// When it began."),
+            ("crates/a/src/a.rs", "/// Whenever. Its time.\n\n/// Its time.\n/// When that is."),
         ] {
             assert_eq!(problems_of(path, text), Vec::<String>::new(), "{path}: {text:?}");
         }

@@ -8,6 +8,8 @@
 //! | `texts --check` | fails if they differ from the code |
 //! | `policies` | writes the tables of `docs/policies.md` |
 //! | `policies --check` | fails if they differ from the schema |
+//! | `protobuf` | writes the server's code of the protocols in `spec/proto`, and their descriptors |
+//! | `protobuf --check` | fails if they differ from the protocols |
 //! | `script` | writes the script of the Redis store, and its SHA-1, to `spec/redis` |
 //! | `oracle` | answers vectors from standard input, a line each |
 //! | `soak [DECISIONS]` | takes that many single decisions at 7/s, in release (10^9 by default) |
@@ -16,14 +18,19 @@
 
 pub mod cargo;
 pub mod circles;
+pub mod dependencies;
 pub mod doc_comments;
 pub mod findings;
 pub mod mutants;
 pub mod oracle;
 pub mod policies;
+pub mod protobuf;
 pub mod public_api;
 pub mod seams;
+mod shipped;
 pub mod texts;
+pub mod tuples;
+pub mod type_names;
 pub mod vectors;
 pub mod waits;
 
@@ -41,6 +48,8 @@ pub fn run(args: &[&str]) -> Result<String> {
         ["texts", "--check"] => Ok(format!("{}\n{}", texts::check()?, findings::check()?)),
         ["policies"] => policies::write(),
         ["policies", "--check"] => policies::check(),
+        ["protobuf"] => protobuf::write(),
+        ["protobuf", "--check"] => protobuf::check(),
         ["soak"] => cargo::soak(cargo::SOAK_DECISIONS),
         ["soak", decisions] => cargo::soak(decisions.parse()?),
         ["oracle"] => oracle::run(std::io::stdin().lock(), std::io::stdout().lock()),
@@ -49,7 +58,7 @@ pub fn run(args: &[&str]) -> Result<String> {
         ["mutants", name] => mutants::mutants(name),
         ["tidy"] => cargo::tidy(),
         _ => bail!(
-            "usage: cargo xtask vectors [--check] | texts [--check] | policies [--check] | script | oracle | soak [DECISIONS] | mutants [NAME] | tidy"
+            "usage: cargo xtask vectors [--check] | texts [--check] | policies [--check] | protobuf [--check] | script | oracle | soak [DECISIONS] | mutants [NAME] | tidy"
         ),
     }
 }

@@ -221,7 +221,7 @@ fn grouped(number: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_kernel::algorithm::algorithms;
+    use sluicegate_kernel::algorithm::{AlgorithmInfo, algorithms};
     use sluicegate_kernel::param::{Kind, Param};
     use sluicegate_policy::Document;
 
@@ -246,12 +246,12 @@ mod tests {
         };
         let with_new: Vec<_> = algorithms()
             .iter()
-            .map(|(name, about, params)| {
-                let mut params = params.to_vec();
-                if *name == "token_bucket" {
+            .map(|algorithm| {
+                let mut params = algorithm.params.to_vec();
+                if algorithm.name == "token_bucket" {
                     params.push(new);
                 }
-                (*name, *about, params.leak() as &'static [Param])
+                AlgorithmInfo { params: params.leak(), ..*algorithm }
             })
             .collect();
         let schema = schema::document_of(&with_new);

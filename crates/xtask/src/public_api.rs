@@ -44,8 +44,19 @@ const HEAD: &str = "\
 # `SLUICEGATE_WRITE=1 cargo test -p xtask --test tidy`, and write the reason of what is new.
 ";
 
-/// Names by section: a module, or [`NAMED`].
-type Names = BTreeSet<(String, String)>;
+/// A name of the list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PublicName {
+    /// A module, or [`NAMED`].
+    section: String,
+    name: String,
+}
+
+impl PublicName {
+    fn new(section: &str, name: impl Into<String>) -> Self {
+        Self { section: section.to_owned(), name: name.into() }
+    }
+}
 
 /// The differences between the list and the sources in `files`, one line each.
 pub fn problems(files: &[File]) -> Vec<String> {
@@ -56,14 +67,17 @@ pub fn problems(files: &[File]) -> Vec<String> {
     };
     let listed = listed(text);
     let new = found.iter().filter(|name| !listed.contains_key(*name));
-    let new = new.map(|(section, name)| format!("{LIST}: [{section}] lacks `{name}`"));
+    let new = new.map(|PublicName { section, name }| format!("{LIST}: [{section}] lacks `{name}`"));
     let gone = listed.keys().filter(|name| !found.contains(*name));
-    let gone = gone.map(|(section, name)| format!("{LIST}: [{section}] has no `{name}` any more"));
+    let gone = gone.map(|PublicName { section, name }| {
+        format!("{LIST}: [{section}] has no `{name}` any more")
+    });
     let unargued = listed.iter().filter(|(_, reason)| reason.is_empty());
-    let unargued =
-        unargued.map(|((section, name), _)| format!("{LIST}: [{section}] `{name}` has no reason"));
+    let unargued = unargued.map(|(PublicName { section, name }, _)| {
+        format!("{LIST}: [{section}] `{name}` has no reason")
+    });
     let mut problems: Vec<_> = new.chain(gone).chain(unargued).collect();
-    let types = found.iter().filter(|(section, name)| section != NAMED && is_type(name)).count();
+    let types = found.iter().filter(|found| found.section != NAMED && is_type(&found.name)).count();
     if types > TYPES_MAX {
         problems.push(format!("{LIST}: {types} types are public, at most {TYPES_MAX} may be"));
     }
@@ -82,30 +96,30 @@ pub fn list(files: &[File]) -> Result<String, String> {
     Ok(written(&names(files)?, &listed(text)))
 }
 
-fn written(found: &Names, reasons: &BTreeMap<(String, String), String>) -> String {
+fn written(found: &BTreeSet<PublicName>, reasons: &BTreeMap<PublicName, String>) -> String {
     let (mut text, mut last) = (HEAD.to_owned(), None);
-    let (named, public): (Vec<_>, Vec<_>) = found.iter().partition(|(section, _)| section == NAMED);
+    let (named, public): (Vec<_>, Vec<_>) = found.iter().partition(|found| found.section == NAMED);
     for name in public.into_iter().chain(named) {
-        if last != Some(&name.0) {
-            text += &format!("\n[{}]\n", name.0);
-            last = Some(&name.0);
+        if last != Some(&name.section) {
+            text += &format!("\n[{}]\n", name.section);
+            last = Some(&name.section);
         }
         let reason = reasons.get(name).map_or("", String::as_str);
-        text += format!("{}: {reason}", name.1).trim_end();
+        text += format!("{}: {reason}", name.name).trim_end();
         text += "\n";
     }
     text
 }
 
 /// The names in the text of a list, with their reasons.
-fn listed(text: &str) -> BTreeMap<(String, String), String> {
+fn listed(text: &str) -> BTreeMap<PublicName, String> {
     let (mut names, mut section) = (BTreeMap::new(), String::new());
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         match line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             Some(title) => section = title.to_owned(),
             None => {
                 let (name, reason) = line.split_once(':').unwrap_or((line, ""));
-                names.insert((section.clone(), name.to_owned()), reason.trim().to_owned());
+                names.insert(PublicName::new(&section, name), reason.trim().to_owned());
             }
         }
     }
@@ -113,13 +127,15 @@ fn listed(text: &str) -> BTreeMap<(String, String), String> {
 }
 
 /// The names that the list should have.
-fn names(files: &[File]) -> Result<Names, String> {
+fn names(files: &[File]) -> Result<BTreeSet<PublicName>, String> {
     let sources =
         Sources(files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect());
-    let mut public = Names::new();
+    let mut public = BTreeSet::new();
     sources.exports(&format!("{SOURCES}/lib.rs"), "sluicegate", &mut public)?;
-    let mut types =
-        Types { public: public.iter().map(|(_, name)| name.clone()).collect(), ..Types::default() };
+    let mut types = Types {
+        public: public.iter().map(|public| public.name.clone()).collect(),
+        ..Types::default()
+    };
     for file in sources.below(BELOW) {
         types.defined(&file.items);
     }
@@ -130,7 +146,7 @@ fn names(files: &[File]) -> Result<Names, String> {
     for file in &own {
         types.visit_file(file);
     }
-    public.extend(types.named.into_iter().map(|name| (NAMED.to_owned(), name)));
+    public.extend(types.named.into_iter().map(|name| PublicName::new(NAMED, name)));
     Ok(public)
 }
 
@@ -167,7 +183,12 @@ impl Sources<'_> {
     }
 
     /// Adds what the file at `path`, which is the module `module`, exports.
-    fn exports(&self, path: &str, module: &str, public: &mut Names) -> Result<(), String> {
+    fn exports(
+        &self,
+        path: &str,
+        module: &str,
+        public: &mut BTreeSet<PublicName>,
+    ) -> Result<(), String> {
         let text = self.0.get(path).ok_or_else(|| format!("{path} is not there"))?;
         let file = syn::parse_file(text).map_err(|error| format!("{path}: {error}"))?;
         let folder = path.strip_suffix("/lib.rs").or_else(|| path.strip_suffix("/mod.rs"));
@@ -180,7 +201,7 @@ impl Sources<'_> {
         items: &[Item],
         folder: &str,
         module: &str,
-        public: &mut Names,
+        public: &mut BTreeSet<PublicName>,
     ) -> Result<(), String> {
         for item in items {
             let (attrs, visibility, name) = match item {
@@ -199,7 +220,7 @@ impl Sources<'_> {
             if !is_public(visibility) || is_hidden(attrs) {
                 continue;
             }
-            public.extend(name.map(|name| (module.to_owned(), name.to_string())));
+            public.extend(name.map(|name| PublicName::new(module, name.to_string())));
             match item {
                 Item::Use(item) => exported(&item.tree, false, module, public)?,
                 Item::Mod(item) => {
@@ -228,7 +249,7 @@ fn exported(
     tree: &UseTree,
     is_within: bool,
     module: &str,
-    public: &mut Names,
+    public: &mut BTreeSet<PublicName>,
 ) -> Result<(), String> {
     let name = match tree {
         UseTree::Path(path) => return exported(&path.tree, true, module, public),
@@ -247,7 +268,7 @@ fn exported(
     if !is_within || !name.starts_with(char::is_uppercase) {
         return Err(format!("{module} exports `{name}`, which may be a module: export its items"));
     }
-    public.insert((module.to_owned(), name));
+    public.insert(PublicName::new(module, name));
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Rules that the compiler does not check: wires that do not know one another, the one place that asks stores, and
-//! names of bounds.
+//! Rules that the compiler does not check: wires that do not know one another, the one place that waits for decisions
+//! of stores, and names of bounds.
 
 /// A file: its path below the root of the project, and its text.
 pub type File = (String, String);
@@ -10,7 +10,8 @@ const SERVER: &str = "crates/server/src/";
 /// Wires with a protocol of their own. The admin API uses HTTP.
 const WIRES: &[&str] = &["http", "resp", "rls"];
 
-/// The only file that asks stores for decisions.
+/// The only file that waits for decisions of stores. Messages about leases (`lease`), and decisions that need no wait
+/// (`decide_at_once`), do not pass it.
 const ASKS: &str = "crates/sluicegate/src/engine/turn.rs";
 
 /// Files that pass calls on to another store: the store that a server chose, and that of a simulated fleet.

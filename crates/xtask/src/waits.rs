@@ -11,27 +11,54 @@ const REASONS_MAX: usize = 10;
 /// The calls by which a test waits.
 const WAITS: [&str; 2] = ["sleep(", "park_timeout("];
 
-/// Files and folders whose tests wait, and the reason.
-const KNOWN: &[(&str, &str)] = &[
-    ("crates/cli/tests/it/catalog/stage.rs", "looks every 20 ms whether another process is ready"),
-    ("crates/cli/tests/it/catalog/traffic.rs", "a server must not report within its second"),
-    ("crates/cli/tests/it/client/bench.rs", "a server stands still for longer than a deadline"),
-    (
-        "crates/cli/tests/it/replay/redis.rs",
-        "Redis is paused again and again while a replay asks it",
-    ),
-    ("crates/cli/tests/it/tls/renewal.rs", "a server must live on after a signal"),
-    ("crates/control/tests/it/api/traffic.rs", "an open stream ends when a grant does"),
-    (
-        "crates/store/tests/it/redis_client",
-        "Redis, Sentinel and Cluster need their time to notice faults",
-    ),
-    ("crates/store/tests/it/redis_exact", "the rate of a real Redis is measured in its seconds"),
-    (
-        "crates/store/tests/it/redis_store/late.rs",
-        "looks every 20 ms whether late grants came back",
-    ),
-    ("crates/testkit/tests/kit/proxy.rs", "delays of a proxy are delays of real bytes"),
+/// A file or folder whose tests wait.
+struct KnownWait {
+    place: &'static str,
+    reason: &'static str,
+}
+
+/// The files and folders whose tests wait.
+const KNOWN: &[KnownWait] = &[
+    KnownWait {
+        place: "crates/cli/tests/it/catalog/stage.rs",
+        reason: "looks every 20 ms whether another process is ready",
+    },
+    KnownWait {
+        place: "crates/cli/tests/it/catalog/traffic.rs",
+        reason: "a server must not report within its second",
+    },
+    KnownWait {
+        place: "crates/cli/tests/it/client/bench.rs",
+        reason: "a server stands still for longer than a deadline",
+    },
+    KnownWait {
+        place: "crates/cli/tests/it/replay/redis.rs",
+        reason: "Redis is paused again and again while a replay asks it",
+    },
+    KnownWait {
+        place: "crates/cli/tests/it/tls/renewal.rs",
+        reason: "a server must live on after a signal",
+    },
+    KnownWait {
+        place: "crates/control/tests/it/api/traffic.rs",
+        reason: "an open stream ends when a grant does",
+    },
+    KnownWait {
+        place: "crates/store/tests/it/redis_client",
+        reason: "Redis, Sentinel and Cluster need their time to notice faults",
+    },
+    KnownWait {
+        place: "crates/store/tests/it/redis_exact",
+        reason: "the rate of a real Redis is measured in its seconds",
+    },
+    KnownWait {
+        place: "crates/store/tests/it/redis_store/late.rs",
+        reason: "looks every 20 ms whether late grants came back",
+    },
+    KnownWait {
+        place: "crates/testkit/tests/kit/proxy.rs",
+        reason: "delays of a proxy are delays of real bytes",
+    },
 ];
 
 /// The tests in `files` that wait and are not listed, and what is wrong with the list, one line each.
@@ -39,18 +66,21 @@ pub fn problems(files: &[File]) -> Vec<String> {
     compare(files, KNOWN)
 }
 
-fn compare(files: &[File], known: &[(&str, &str)]) -> Vec<String> {
+fn compare(files: &[File], known: &[KnownWait]) -> Vec<String> {
     let waiting: Vec<_> = files.iter().filter(|(path, text)| waits(path, text)).collect();
     let is_of = |path: &str, place: &str| {
         path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let new = waiting.iter().filter(|(path, _)| !known.iter().any(|known| is_of(path, known.0)));
+    let new =
+        waiting.iter().filter(|(path, _)| !known.iter().any(|known| is_of(path, known.place)));
     let new = new.map(|(path, _)| {
         format!("{path}: a test waits by the wall's clock: pass time in, or list it with a reason")
     });
-    let gone = known.iter().filter(|known| !waiting.iter().any(|(path, _)| is_of(path, known.0)));
     let gone =
-        gone.map(|(place, _)| format!("{place}: no test waits here: remove it from the list"));
+        known.iter().filter(|known| !waiting.iter().any(|(path, _)| is_of(path, known.place)));
+    let gone = gone.map(|KnownWait { place, reason }| {
+        format!("{place}: no test waits here: remove it from the list ({reason})")
+    });
     let long = (known.len() > REASONS_MAX)
         .then(|| format!("{} reasons to wait are more than {REASONS_MAX}", known.len()));
     new.chain(gone).chain(long).collect()
@@ -80,7 +110,7 @@ mod tests {
 
     const REASON: &str = "another process needs its time";
 
-    fn problems_of(files: &[(&str, &str)], known: &[(&str, &str)]) -> Vec<String> {
+    fn problems_of(files: &[(&str, &str)], known: &[KnownWait]) -> Vec<String> {
         let file = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
         compare(&files.iter().map(file).collect::<Vec<_>>(), known)
     }
@@ -97,9 +127,15 @@ mod tests {
                 "{path}: a test waits by the wall's clock: pass time in, or list it with a reason"
             );
             assert_eq!(problems_of(&[(path, text)], &[]), [found]);
-            assert_eq!(problems_of(&[(path, text)], &[(path, REASON)]), [""; 0]);
+            assert_eq!(
+                problems_of(&[(path, text)], &[KnownWait { place: path, reason: REASON }]),
+                [""; 0]
+            );
         }
-        assert_eq!(problems_of(&waits[..1], &[("crates/a/tests", REASON)]), [""; 0]);
+        assert_eq!(
+            problems_of(&waits[..1], &[KnownWait { place: "crates/a/tests", reason: REASON }]),
+            [""; 0]
+        );
     }
 
     #[test]
@@ -117,10 +153,20 @@ mod tests {
 
     #[test]
     fn a_list_that_is_too_long_or_out_of_date_is_found() {
-        let gone = "crates/a/tests: no test waits here: remove it from the list";
-        assert_eq!(problems_of(&[], &[("crates/a/tests", REASON)]), [gone]);
+        let gone =
+            format!("crates/a/tests: no test waits here: remove it from the list ({REASON})");
+        assert_eq!(
+            problems_of(&[], &[KnownWait { place: "crates/a/tests", reason: REASON }]),
+            [gone]
+        );
         let file = [("crates/a/tests/it/b.rs", "sleep(SECOND).await;\n")];
         let long = "11 reasons to wait are more than 10";
-        assert_eq!(problems_of(&file, &[("crates/a/tests", REASON); 11]), [long]);
+        assert_eq!(
+            problems_of(
+                &file,
+                &[0; 11].map(|_| KnownWait { place: "crates/a/tests", reason: REASON })
+            ),
+            [long]
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -127,8 +128,11 @@ fn name(manifest: &toml::Table) -> &str {
 
 /// The names under `[section]`, including those for some target or feature only.
 fn names(manifest: &toml::Table, section: &str) -> Vec<String> {
-    let table = manifest.get(section).and_then(toml::Value::as_table);
-    table.into_iter().flat_map(toml::Table::keys).cloned().collect()
+    let table = |of: &toml::Table| of.get(section).and_then(toml::Value::as_table).cloned();
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let targets = targets.into_iter().flat_map(toml::Table::values);
+    let tables = targets.filter_map(toml::Value::as_table).chain([manifest]);
+    tables.filter_map(table).flat_map(|table| table.keys().cloned().collect::<Vec<_>>()).collect()
 }
 
 #[test]
@@ -229,8 +233,29 @@ fn no_modules_form_a_circle() {
 }
 
 #[test]
+fn names_of_types_say_which_one_is_meant() {
+    assert_eq!(xtask::type_names::problems(&files()), [""; 0]);
+}
+
+#[test]
+fn functions_take_few_tuples() {
+    assert_eq!(xtask::tuples::problems(&files()), [""; 0]);
+}
+
+#[test]
 fn tests_do_not_wait_by_the_clock_on_the_wall() {
     assert_eq!(xtask::waits::problems(&files()), [""; 0]);
+}
+
+#[test]
+fn each_dependency_has_a_purpose() {
+    let manifests = manifests();
+    let sections = ["dependencies", "build-dependencies", "dev-dependencies"];
+    let all = manifests.iter().flat_map(|of| sections.map(|section| names(of, section))).flatten();
+    let own: BTreeSet<_> = manifests.iter().map(|manifest| name(manifest).to_owned()).collect();
+    let named = all.filter(|name| !own.contains(name)).collect();
+    let list = fs::read_to_string(root().join(xtask::dependencies::LIST)).unwrap();
+    assert_eq!(xtask::dependencies::problems(&named, &list), [""; 0]);
 }
 
 #[test]
