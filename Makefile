@@ -13,7 +13,7 @@ help: ## Show this list
 .PHONY: run
 run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with a console; a new CATALOG begins with POLICIES
 	@scripts/console --beside
-	$(CARGO) run --profile fast --bin sluicegate -- serve --config examples/run.toml --catalog sqlite:$(CATALOG) --seed $(POLICIES) --listen $(LISTEN)
+	$(CARGO) run --profile fast --no-default-features --bin sluicegate -- serve --config examples/run.toml --catalog sqlite:$(CATALOG) --seed $(POLICIES) --listen $(LISTEN)
 
 .PHONY: console
 console: ## Build the admin console, which the program then carries

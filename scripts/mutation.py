@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """Mutation tests by cargo-mutants: how many small changes of the code no test notices.
 
-    scripts/mutation.py                 the next sample of each room, recorded in crates/mutation.tsv (hours)
+    scripts/mutation.py                 the next sample of the room with the fewest, recorded in crates/mutation.tsv (two hours)
     scripts/mutation.py ROOM [SHARD]    one of kernel, engine, store; of that sample, which is not recorded
     scripts/mutation.py --diff [BASE]   what changed since BASE (the last commit), at most ten minutes
 
 A sample is each n-th mutant of a room. Whatever its own tests miss, the tests of the next crates are asked for. Mutants that
-change nothing are listed with the reason in .cargo/mutants.toml. Tests run one by one, and the first that fails ends the
-run of a mutant: `cargo test` would run all others as well.
+change nothing are listed with the reason in .cargo/mutants.toml. The first test that fails ends the run of a mutant:
+`cargo test` would run all others as well.
 """
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -31,7 +30,8 @@ ROOMS = {
 }
 # A run of a room; a mutant with all its tests; the mutants of a change.
 ROOM_S, MUTANT_S, DIFF_S = 2 * 3600, 1800, 600
-# One test, above which it hangs, which is to catch a mutant: tests of these crates play many histories, or wait for Redis.
+# Time in which no test ends, above which one hangs, which is to catch a mutant: tests of these crates play many histories,
+# or wait for Redis.
 HANGS_S, HANGS_LONG_S, LONG = 120, 400, ("sim", "store", "server")
 # More mutants of a file than this that do not compile are a mistake of the command: features are missing.
 UNVIABLE_MAX, UNVIABLE_FROM = 1 / 3, 6
@@ -100,25 +100,28 @@ def test(folder, crates, choose, seconds):
 
 
 def until_one_fails(program):
-    """Runs the tests of a program one by one, two at a time, until one fails. Returns its exit status."""
-    listed = run(program, "--list", "--format", "terse", capture_output=True).stdout
-    names = [line.removesuffix(": test") for line in listed.splitlines() if line.endswith(": test")]
-    failed = threading.Event()
+    """Runs the tests of a program until one fails, or none has ended for too long. Returns the exit status."""
     # Cargo starts a program of tests in the folder of its crate.
     hangs_s = HANGS_LONG_S if pathlib.Path.cwd().name in LONG else HANGS_S
+    # Tests in one process share their Redis servers; servers end with the process that started them.
+    tests = subprocess.Popen([program], stdout=subprocess.PIPE, text=True)
+    ended = time.time()
+    hung = threading.Event()
 
-    def play(name):
-        if failed.is_set():
-            return
-        try:
-            if run(program, "--exact", name, timeout=hangs_s, stdout=subprocess.DEVNULL).returncode != 0:
-                failed.set()
-        except subprocess.TimeoutExpired:
-            failed.set()
+    def watch():
+        while tests.poll() is None:
+            if time.time() - ended > hangs_s:
+                hung.set()
+                tests.kill()
+            time.sleep(1)
 
-    with concurrent.futures.ThreadPoolExecutor(2) as tests:
-        list(tests.map(play, names))
-    return 101 if failed.is_set() else 0
+    threading.Thread(target=watch, daemon=True).start()
+    for line in tests.stdout:
+        ended = time.time()
+        if line.startswith("test ") and line.endswith("FAILED\n"):
+            tests.kill()
+            return 101
+    return 101 if tests.wait() != 0 or hung.is_set() else 0
 
 
 def missed(fate):
@@ -161,9 +164,15 @@ def record(room, shard, fate):
         file.write("\t".join(map(str, row)) + "\n")
 
 
+def samples(room):
+    """The rows of a room, in the order of their nights."""
+    rows = [line.split("\t") for line in RECORD.read_text().splitlines()]
+    return [row for row in rows if row[0] == room]
+
+
 def next_shard(room):
     """The one after the last that was recorded."""
-    rows = [line.split("\t") for line in RECORD.read_text().splitlines() if line.startswith(room)]
+    rows = samples(room)
     return (int(rows[-1][1]) + 1) % ROOMS[room][1] if rows else 0
 
 
@@ -194,13 +203,11 @@ def main(words):
     if words:
         room, shard = words[0], int(words[1]) if len(words) > 1 else 0
         return sample(room, shard)[1]
-    wrong = False
-    for room in ROOMS:
-        shard = next_shard(room)
-        fate, is_wrong = sample(room, shard)
-        record(room, shard, fate)
-        wrong |= is_wrong
-    return wrong
+    room = min(ROOMS, key=lambda room: len(samples(room)))
+    shard = next_shard(room)
+    fate, is_wrong = sample(room, shard)
+    record(room, shard, fate)
+    return is_wrong
 
 
 if __name__ == "__main__":

@@ -35,15 +35,18 @@ import pages
 FOLDERS = "bench|console|crates|deploy|docs|examples|fuzz|scripts|sdk|spec"
 # The history keeps the names that it had.
 HISTORY = ("CHANGELOG.md", "docs/adr/")
-SOURCES = ("*.rs", "*.py", "*.go", "*.java", "*.kt", "*.php", "*.sh", "*.toml", "*.xml", "Makefile", "bench/*", "scripts/*", "sdk/*/scripts/*")
+SOURCES = ("*.rs", "*.py", "*.go", "*.java", "*.kt", "*.php", "*.lua", "*.sh", "*.toml", "*.xml", "Makefile", "bench/*", "scripts/*", "sdk/*/scripts/*")
 # Names that look like ours and are not there: why.
 OTHERS = {
     "SLUICEGATE__SECTION__KEY": "docs/configuration.md explains the pattern with it",
     "deploy/sluicegate": "the Deployment `sluicegate`, as kubectl names it",
+    "sluicegate_permit": "the entry of a descriptor that names a permit",
+    "sluicegate_limit": "an action of examples/gateways/haproxy/sluicegate.lua",
+    "sluicegate_acquire": "an action of examples/gateways/haproxy/sluicegate.lua",
     "sluicegate-kept": "a file of an earlier version, which docs/upgrade.md says to delete",
 }
 # Kinds whose form other names have in a language: classes, functions, and the variables and upstreams of nginx.
-FREE = {"nginx": ("metric", "name"), "java": ("alert", "metric"), "kotlin": ("alert", "metric"), "php": ("alert", "metric"), "go": ("metric",)}
+FREE = {"nginx": ("metric", "name"), "haproxy": ("metric", "name"), "java": ("alert", "metric"), "kotlin": ("alert", "metric"), "php": ("alert", "metric"), "go": ("metric",)}
 COMMAND = re.compile(r"(?:^|(?<!install)[\s(=/`])sluicegate +(?!sluicegate )([a-z][^\n]*)")
 FORMS = {
     "variable": re.compile(r"\bSLUICEGATE_[A-Z_]*[A-Z]\b"),
