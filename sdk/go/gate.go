@@ -9,6 +9,16 @@
 //
 // A [Gate] made by [Direct] decides in Redis itself and shares every budget with servers and other programs there; one
 // made by [Remote] sends requests to a server; one made by [InMemory] decides in this process, for tests. All have the same methods.
+//
+// Policies with a `concurrency` rule limit how many requests are served at a time. A [Permit] is held meanwhile, and requests can
+// wait for one:
+//
+//	permit, err := gate.Policy("pool").AcquireWithin(ctx, tenant, 2*time.Second)
+//	if err != nil { return err }                          // errors.Is(err, sluicegate.ErrLimited): none was free in time
+//	defer permit.Release(context.WithoutCancel(ctx))
+//	return work(permit.Hold(ctx))
+//
+// The packages sghttp, sggin, sgecho and sggrpc have middlewares for both: of rates, and named Concurrency for permits.
 package sluicegate
 
 import (
@@ -73,7 +83,7 @@ func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 // engineOf makes an engine that decides in Redis.
 func (o *options) engineOf(rdb redis.UniversalClient) *engine.Engine {
 	return engine.New(engine.Config{
-		Redis: rdb, Policies: policy.NewCatalog(o.names, o.logger, o.clock.Now), App: o.app, Nodes: o.nodes, Deadline: o.deadline,
+		Redis: rdb, Policies: policy.NewCatalog(o.names, o.clock.Now), App: o.app, Nodes: o.nodes, Deadline: o.deadline,
 		NoWarmUp: o.cold, Clock: o.clock, Logger: o.logger, Notices: notice.New(o.logger, o.clock.Now),
 	})
 }
@@ -100,7 +110,7 @@ func InMemory(opts ...Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	catalog, instant := policy.NewCatalog(nil, o.logger, o.clock.Now), wire.InstantOf(o.clock.Now())
+	catalog, instant := policy.NewCatalog(nil, o.clock.Now), wire.InstantOf(o.clock.Now())
 	for _, file := range o.compiled {
 		records, err := policy.ReadFile(file, instant)
 		if err != nil {
@@ -168,6 +178,9 @@ func (g *Gate) Close() error { return g.decider.close() }
 type local struct{ engine *engine.Engine }
 
 func (l local) decide(ctx context.Context, request engine.Request) (Decision, error) {
+	if request.Waits && l.engine.Redis == nil {
+		return Decision{}, newError(ErrNotInDirectMode, nil, "op: `%v` that waits for a permit is not available in memory; ask a server", request.Verb)
+	}
 	got, err := l.engine.Decide(ctx, request)
 	if err != nil {
 		return Decision{}, errorOf(err, describeEndpoint(l))

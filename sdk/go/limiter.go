@@ -10,6 +10,8 @@ import (
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/policy"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/unanswered"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/unnamed"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
 )
 
@@ -74,36 +76,36 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 // AllowN takes n permits now. An allowed request goes on after [Decision.Sleep], as some rules delay it. A refusal is a
 // Decision, too; an error means that there is none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.decideObserved(ctx, kernel.VerbCheck, key, n, 0, "")
+	return l.decideObserved(ctx, engine.Request{Verb: kernel.VerbCheck, Key: key, Cost: n})
 }
 
 // AllowAtMost takes as many permits as are left, up to n. Decision.Granted is their number.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.decideObserved(ctx, kernel.VerbAtMost, key, n, 0, "")
+	return l.decideObserved(ctx, engine.Request{Verb: kernel.VerbAtMost, Key: key, Cost: n})
 }
 
 // Peek returns what AllowN would, and changes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.decideObserved(ctx, kernel.VerbPeek, key, n, 0, "")
+	return l.decideObserved(ctx, engine.Request{Verb: kernel.VerbPeek, Key: key, Cost: n})
 }
 
 // Reserve takes n permits within maxWait, 0 to 2^53 - 1 µs. If they are granted, call [Decision.Sleep]
 // before you go on; that time is booked. Rules that cannot book the future answer as to AllowN.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, maxWait time.Duration) (Decision, error) {
-	if maxWait < 0 || maxWait.Microseconds() > kernel.SpanMaxUS {
-		return Decision{}, newError(ErrMaxWaitRange, nil, "max_wait: `%d` is outside 0..=9007199254740991 us", maxWait.Microseconds())
+	if err := validateWait(maxWait); err != nil {
+		return Decision{}, err
 	}
-	return l.decideObserved(ctx, kernel.VerbReserve, key, n, maxWait.Microseconds(), "")
+	return l.decideObserved(ctx, engine.Request{Verb: kernel.VerbReserve, Key: key, Cost: n, MaxWait: maxWait.Microseconds()})
 }
 
 // Refund gives n permits back, the newest first and never above full. Decision.Granted is the number that was taken back.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.decideObserved(ctx, kernel.VerbRefund, key, n, 0, "")
+	return l.decideObserved(ctx, engine.Request{Verb: kernel.VerbRefund, Key: key, Cost: n})
 }
 
 // Reset forgets the key: its budget is full again.
 func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
-	return l.decideObserved(ctx, kernel.VerbReset, key, 1, 0, "")
+	return l.decideObserved(ctx, engine.Request{Verb: kernel.VerbReset, Key: key, Cost: 1})
 }
 
 // Wait takes one permit and waits for it until the context ends. See WaitN.
@@ -143,17 +145,25 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	}
 }
 
-// decideObserved decides a request, and reports its outcome.
-func (l *Limiter) decideObserved(ctx context.Context, v kernel.Verb, key string, cost, maxWait int64, id string) (Decision, error) {
+// decideObserved decides a request of this limiter, and reports its outcome.
+func (l *Limiter) decideObserved(ctx context.Context, request engine.Request) (Decision, error) {
 	if l.gate.observers == nil {
-		d, err := l.decide(ctx, v, key, cost, maxWait, id)
+		d, err := l.decide(ctx, request)
 		l.gate.recordOutcome(ctx, l.name, d.Mode, err)
 		return d, err
 	}
 	started := time.Now()
-	d, err := l.decide(ctx, v, key, cost, maxWait, id)
-	l.gate.reportOutcome(ctx, l.name, v.String(), d, err, started)
+	d, err := l.decide(ctx, request)
+	l.gate.reportOutcome(ctx, l.name, request.Verb.String(), d, err, started)
 	return d, err
+}
+
+// validateWait returns an error if a longest wait is out of range.
+func validateWait(maxWait time.Duration) error {
+	if maxWait < 0 || maxWait.Microseconds() > kernel.SpanMaxUS {
+		return newError(ErrMaxWaitRange, nil, "max_wait: `%d` is outside 0..=9007199254740991 us", maxWait.Microseconds())
+	}
+	return nil
 }
 
 // validate returns an error if a key or a cost is out of range.
@@ -172,14 +182,16 @@ func (l *Limiter) validate(key string, cost int64) error {
 }
 
 // decide validates a request, and decides it.
-func (l *Limiter) decide(ctx context.Context, v kernel.Verb, key string, cost, maxWait int64, id string) (Decision, error) {
-	if err := l.validate(key, cost); err != nil {
+func (l *Limiter) decide(ctx context.Context, request engine.Request) (Decision, error) {
+	if err := l.validate(request.Key, request.Cost); err != nil {
 		return Decision{}, err
 	}
-	if (v == kernel.VerbAcquire || v == kernel.VerbRelease || v == kernel.VerbRenew) && (len(id) < 1 || len(id) > keyMax) {
-		return Decision{}, newError(ErrIDLength, nil, "id: `%d` bytes are outside 1..=1024", len(id))
+	isOfPermit := request.Verb == kernel.VerbAcquire || request.Verb == kernel.VerbRelease || request.Verb == kernel.VerbRenew
+	if isOfPermit && (len(request.ID) < 1 || len(request.ID) > keyMax) {
+		return Decision{}, newError(ErrIDLength, nil, "id: `%d` bytes are outside 1..=1024", len(request.ID))
 	}
-	d, err := l.gate.decider.decide(ctx, engine.Request{Policy: l.name, Fixed: l.fixed, Key: key, Verb: v, Cost: cost, MaxWait: maxWait, ID: id})
+	request.Policy, request.Fixed = l.name, l.fixed
+	d, err := l.gate.decider.decide(ctx, request)
 	d.clock = l.gate.ownClock
 	return d, err
 }
@@ -208,35 +220,101 @@ type Permit struct {
 
 // Acquire holds one permit, under a random id. A refusal is a *LimitedError. Over the limit, a policy
 // with `overflow: shadow` returns a permit that holds nothing; one that degrades or diverts refuses, and
-// LimitedError.Decision.Overflow has what to do instead.
+// LimitedError.Decision.Overflow has what to do instead. If there is no answer, Acquire releases the id, as the permit is perhaps held.
+//
+// A server holds an Acquire of a policy with `overflow: queue` back, for the max_wait of the policy. [Deadline] is to be longer than
+// that: otherwise requests that wait end without an answer. [Limiter.AcquireWithin] sets its own wait.
 func (l *Limiter) Acquire(ctx context.Context, key string) (*Permit, error) {
-	return l.AcquireN(ctx, key, wire.NewID(), 1)
+	return l.acquireUnnamed(ctx, engine.Request{Key: key, Cost: 1})
 }
 
 // AcquireN holds n permits under an id of 1 to 1,024 bytes. An id that is held already is refused, and CanRetry is false.
 // If there is no answer, release the id: the permits are perhaps held.
 func (l *Limiter) AcquireN(ctx context.Context, key, id string, n int64) (*Permit, error) {
+	return l.acquire(ctx, engine.Request{Key: key, Cost: n, ID: id})
+}
+
+// AcquireWithin holds one permit, under a random id, and waits for it: maxWait at most, 0 to 2^53 - 1 µs in whole milliseconds, and no
+// longer than the context. It needs a `queue` in the policy's `concurrency` rule, and Redis or a server. Requests get permits in the order
+// in which they came, across servers and programs. What is not granted in time is refused, as by Acquire; `overflow: queue` of the policy has no
+// effect. Without a `queue` in the policy it returns an ErrUnsupportedVerb, and in a gate of [InMemory] an ErrNotInDirectMode.
+//
+// A request to a server may take [Deadline] and maxWait together. If the context ends meanwhile, or there is no answer, AcquireWithin releases the id, for
+// Deadline at most, before it returns, and half a second later again if it was not held: a permit that was granted at that moment is free again.
+//
+// Over HTTP, a client of [HTTPClient] must have no Timeout of its own. Over RESP, a context that ends is noticed by the server after
+// 100 ms, for which AcquireWithin waits, 250 ms at most. Requests that may wait have connections of their own there, 64
+// at most; further ones wait for one of these inside the program, so that other requests never wait behind them.
+//
+// A gate of [Direct] holds up to 10,000 requests back at a time, and asks Redis by its own connections: when a request begins to wait, when
+// it is called, and once a second for each key. While Redis does not answer, requests wait for permits of this process' share.
+func (l *Limiter) AcquireWithin(ctx context.Context, key string, maxWait time.Duration) (*Permit, error) {
+	if err := validateWait(maxWait); err != nil {
+		return nil, err
+	}
+	return l.acquireUnnamed(ctx, engine.Request{Key: key, Cost: 1, MaxWait: maxWait.Microseconds(), Waits: true})
+}
+
+// AcquireNWithin holds n permits under an id of 1 to 1,024 bytes, and waits for them like AcquireWithin. If there is no answer, or the context
+// ends, release the id, with a context that has not ended: the permits are perhaps held. If they were not, release it half a second later
+// again: the server may have granted them before it noticed that the caller is gone.
+func (l *Limiter) AcquireNWithin(ctx context.Context, key, id string, n int64, maxWait time.Duration) (*Permit, error) {
+	if err := validateWait(maxWait); err != nil {
+		return nil, err
+	}
+	return l.acquire(ctx, engine.Request{Key: key, Cost: n, ID: id, MaxWait: maxWait.Microseconds(), Waits: true})
+}
+
+func init() {
+	unnamed.Acquire = func(ctx context.Context, limiter any, key string, n int64, maxWait time.Duration) (any, error) {
+		request := engine.Request{Key: key, Cost: n}
+		if maxWait != unnamed.NoWait {
+			if err := validateWait(maxWait); err != nil {
+				return nil, err
+			}
+			request.MaxWait, request.Waits = maxWait.Microseconds(), true
+		}
+		return limiter.(*Limiter).acquireUnnamed(ctx, request)
+	}
+}
+
+// acquireUnnamed acquires under a random id, and releases that if there is no answer: nobody else knows it.
+func (l *Limiter) acquireUnnamed(ctx context.Context, request engine.Request) (*Permit, error) {
+	request.ID, request.IsUnnamed = wire.NewID(), true
+	permit, err := l.acquire(ctx, request)
+	if perhapsCharged(err) {
+		unanswered.Release(ctx, func(ctx context.Context) (bool, error) {
+			d, err := l.Release(ctx, request.Key, request.ID)
+			return d.Allowed || l.gate.inCode, err // only a server grants later what it held back
+		})
+	}
+	return permit, err
+}
+
+// acquire acquires under the id of a request.
+func (l *Limiter) acquire(ctx context.Context, request engine.Request) (*Permit, error) {
 	requestedAt := l.gate.clock.Now()
-	d, err := l.decideObserved(ctx, kernel.VerbAcquire, key, n, 0, id)
+	request.Verb = kernel.VerbAcquire
+	d, err := l.decideObserved(ctx, request)
 	if err == nil {
 		err = d.Err()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Permit{ID: id, Decision: d, limiter: l, key: key, requestedAt: requestedAt}, nil
+	return &Permit{ID: request.ID, Decision: d, limiter: l, key: request.Key, requestedAt: requestedAt}, nil
 }
 
 // Release gives back the permits that are held under an id. They were not held any more if the decision refuses, or,
 // under `overflow: shadow`, if its Overflow has the kind shadow.
 func (l *Limiter) Release(ctx context.Context, key, id string) (Decision, error) {
-	return l.decideObserved(ctx, kernel.VerbRelease, key, 1, 0, id)
+	return l.decideObserved(ctx, engine.Request{Verb: kernel.VerbRelease, Key: key, Cost: 1, ID: id})
 }
 
 // Renew holds the permits of an id for another ttl. They were not held any more if the decision refuses, or, under
 // `overflow: shadow`, if its Overflow has the kind shadow.
 func (l *Limiter) Renew(ctx context.Context, key, id string) (Decision, error) {
-	return l.decideObserved(ctx, kernel.VerbRenew, key, 1, 0, id)
+	return l.decideObserved(ctx, engine.Request{Verb: kernel.VerbRenew, Key: key, Cost: 1, ID: id})
 }
 
 // holdsNothing reports whether the permit passed over the limit.

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -55,6 +57,12 @@ func Remote(address string, opts ...Option) (*Gate, error) {
 	}
 	if err := noParameters(base); err != nil {
 		return nil, err
+	}
+	if strings.ContainsFunc(o.token, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return nil, errors.New("token: has a character that a header field cannot have")
+	}
+	if port, err := strconv.Atoi(cmp.Or(base.Port(), "0")); err != nil || port > math.MaxUint16 {
+		return nil, fmt.Errorf("%w: `%s`: its port is above 65535", ErrAddress, lex.Short(base.Host))
 	}
 	client := o.client
 	if client == nil {
@@ -130,32 +138,44 @@ func (r *remote) decide(ctx context.Context, request engine.Request) (Decision, 
 		return Decision{}, err
 	}
 	switch request.Verb {
-	case kernel.VerbReserve:
-		ms := request.MaxWait / 1000
-		body.MaxWaitMS = &ms
 	case kernel.VerbReset, kernel.VerbRelease, kernel.VerbRenew:
 		body.Cost = 0
 	}
+	if request.Verb == kernel.VerbReserve || request.Waits {
+		ms := request.MaxWait / 1000
+		body.MaxWaitMS = &ms
+	}
+	call := remoteCall{verb: request.Verb.String(), policy: request.Policy, body: body}
+	if request.Waits {
+		call.held = kernel.Span(request.MaxWait)
+	}
 	var got remoteAnswer
-	header, err := r.call(ctx, request.Verb.String(), request.Policy, body, &got)
+	header, err := r.call(ctx, call, &got)
 	if err != nil {
 		return Decision{}, err
 	}
 	return got.decision(request.Policy, parseQuotas(header.Get("RateLimit-Policy"))), nil
 }
 
+// remoteCall is a request to a server.
+type remoteCall struct {
+	verb, policy string
+	body         any
+	held         time.Duration // how long the server may hold it back, beside the deadline
+}
+
 // call sends a request, and reads an answer that must be complete.
-func (r *remote) call(ctx context.Context, verb, policy string, body any, into interface{ complete() bool }) (http.Header, error) {
-	path := verb
-	if verb == kernel.VerbReserve.String() {
+func (r *remote) call(ctx context.Context, call remoteCall, into interface{ complete() bool }) (http.Header, error) {
+	path := call.verb
+	if call.verb == kernel.VerbReserve.String() {
 		path = kernel.VerbCheck.String() // with a longest wait
 	}
-	answer, err := r.post(ctx, path, body)
+	answer, err := r.post(ctx, path, call.body, call.held)
 	switch {
 	case err != nil:
 		return nil, err
 	case answer.status != http.StatusOK:
-		return nil, r.problem(answer.status, answer.body, verb, policy)
+		return nil, r.problem(answer.status, answer.body, call.verb, call.policy)
 	case json.Unmarshal(answer.body, into) != nil || !into.complete():
 		return nil, notADecision()
 	}
@@ -169,13 +189,13 @@ type httpAnswer struct {
 	body   []byte
 }
 
-// post sends a request once. The error has whether it was perhaps charged.
-func (r *remote) post(ctx context.Context, path string, value any) (httpAnswer, error) {
+// post sends a request once, which the server may hold back. The error has whether it was perhaps charged.
+func (r *remote) post(ctx context.Context, path string, value any, held time.Duration) (httpAnswer, error) {
 	payload, err := json.Marshal(value)
 	if err != nil {
 		return httpAnswer{}, r.unanswered(ctx, false, err)
 	}
-	limited, cancel := context.WithTimeout(ctx, r.deadline)
+	limited, cancel := context.WithTimeout(ctx, r.deadline+held)
 	defer cancel()
 	request, err := http.NewRequestWithContext(limited, http.MethodPost, r.base+path, bytes.NewReader(payload))
 	if err != nil {
@@ -263,7 +283,7 @@ func (r *remote) problem(status int, body []byte, verb, policy string) error {
 	case problem.Type == "urn:sluicegate:problem:no-store":
 		err = noStore(problem.Charged, detail)
 	case bad && strings.HasPrefix(problem.Detail, "op:"):
-		err = newError(ErrUnsupportedVerb, nil, "op: `%s` is not supported by policy `%s`", verb, policy)
+		err = unsupportedBy(verb, policy, detail)
 	case bad && strings.HasPrefix(problem.Detail, "max_wait"):
 		err = newError(ErrMaxWaitRange, nil, "%s", detail)
 	default:
@@ -271,6 +291,12 @@ func (r *remote) problem(status int, body []byte, verb, policy string) error {
 		err.Status = problem.Status
 	}
 	return err.charged(problem.Charged)
+}
+
+// unsupportedBy is the error of a verb that the rules of a policy do not have, with the reason that the server gives.
+func unsupportedBy(verb, policy, detail string) *Error {
+	_, reason, _ := strings.Cut(detail, "is not supported by this policy")
+	return newError(ErrUnsupportedVerb, nil, "op: `%s` is not supported by policy `%s`%s", verb, policy, reason)
 }
 
 // noStore is the error of a server whose store does not answer.

@@ -133,6 +133,16 @@ func sameDecision(a, b Decision) bool {
 		a.CanRetry == b.CanRetry && a.Policy == b.Policy && a.Rule == b.Rule && a.Mode == b.Mode && a.Overflow == b.Overflow
 }
 
+// net/http refuses such a field with each request, before it is sent: nothing may say that it was perhaps charged.
+func TestATokenThatNoFieldCanHaveIsFoundAtTheStart(t *testing.T) {
+	for _, token := range []string{"s3cret\r\nX: y", "s3cret\x00", "s3cret\x7f"} {
+		_, err := Remote("http://gate", Token(token))
+		if err == nil || err.Error() != "token: has a character that a header field cannot have" {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}
+
 func TestWhatAWireLacksIsATypedError(t *testing.T) {
 	web, resp := startBoth(t, serverPolicies)
 	ctx := context.Background()

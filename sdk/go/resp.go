@@ -61,21 +61,39 @@ func remoteRESP(base *url.URL, opts []Option) (*Gate, error) {
 		return nil, fmt.Errorf("%w: unix: has no path", ErrAddress)
 	}
 	client := redis.NewClient(to)
-	return o.gate(&resp{wire.Conn{Client: client}, client, o}), nil
+	return o.gate(&resp{wire.Conn{Client: client}, client, newWaitConns(*to), o}), nil
 }
 
 // resp sends requests to a server by the protocol of Redis.
 type resp struct {
 	conn   wire.Conn
 	client *redis.Client
+	waits  *waitConns
 	*options
 }
 
 func (r *resp) decide(ctx context.Context, request engine.Request) (Decision, error) {
-	var args []any
+	args, err := r.command(request)
+	if err != nil {
+		return Decision{}, err
+	}
+	if request.Waits {
+		return r.decideWaiting(ctx, request, args)
+	}
+	limited, cancel := context.WithTimeout(ctx, r.deadline)
+	defer cancel()
+	got, err := r.conn.Once(limited, r.client, args...)
+	if err != nil {
+		return Decision{}, r.failed(ctx, limited, request, err)
+	}
+	return respDecision(request, got)
+}
+
+// command returns the command of a request, without the longest wait of an acquire.
+func (r *resp) command(request engine.Request) (args []any, err error) {
 	switch request.Verb {
 	case kernel.VerbAtMost:
-		return Decision{}, notOverRESP(request.Verb.String())
+		return nil, notOverRESP(request.Verb.String())
 	case kernel.VerbReserve:
 		args = []any{"SG.CHECK", request.Policy, request.Key, "MAXWAIT", min(request.MaxWait/1000, respWaitMaxMS)}
 	case kernel.VerbAcquire, kernel.VerbRelease, kernel.VerbRenew:
@@ -89,13 +107,7 @@ func (r *resp) decide(ctx context.Context, request engine.Request) (Decision, er
 	if r.app != "" {
 		args = append(args, "APP", r.app)
 	}
-	limited, cancel := context.WithTimeout(ctx, r.deadline)
-	defer cancel()
-	got, err := r.conn.Once(limited, r.client, args...)
-	if err != nil {
-		return Decision{}, r.failed(ctx, limited, request, err)
-	}
-	return respDecision(request, got)
+	return args, nil
 }
 
 func notOverRESP(verb string) *Error {
@@ -109,7 +121,7 @@ func (r *resp) failed(ctx, limited context.Context, request engine.Request, err 
 		_, detail, _ := strings.Cut(err.Error(), " ")
 		switch {
 		case strings.HasPrefix(detail, "op: "):
-			return errorOf(engine.Unsupported(request.Verb, request.Policy), "").charged(charged)
+			return unsupportedBy(request.Verb.String(), request.Policy, lex.Truncate(detail)).charged(charged)
 		case strings.HasPrefix(detail, "store: "):
 			return noStore(charged, lex.Truncate(detail))
 		default:
@@ -229,5 +241,6 @@ func (r *resp) endpoint() (kind, address string) { return "server", r.client.Opt
 
 func (r *resp) close() error {
 	_ = r.client.Close() // it has been closed before
+	r.waits.close()
 	return nil
 }

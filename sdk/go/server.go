@@ -205,12 +205,12 @@ func (l *Limiter) Settle(ctx context.Context, key, id string, charged, cost int6
 		return out, err
 	}
 	var got remoteSettlement
-	_, err = r.call(ctx, "settle", l.name, struct {
+	_, err = r.call(ctx, remoteCall{verb: "settle", policy: l.name, body: struct {
 		remoteRequest
 		ID      string `json:"id"`
 		Charged int64  `json:"charged"`
 		Cost    int64  `json:"cost"`
-	}{body, id, charged, cost}, &got)
+	}{body, id, charged, cost}}, &got)
 	if err != nil {
 		return out, err
 	}
@@ -234,7 +234,7 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 		return out, err
 	}
 	var got remoteExplanation
-	if _, err := r.call(ctx, "explain", l.name, body, &got); err != nil {
+	if _, err := r.call(ctx, remoteCall{verb: "explain", policy: l.name, body: body}, &got); err != nil {
 		return out, err
 	}
 	out = Explanation{
@@ -291,10 +291,10 @@ func (g *Gate) checkBody(r *remote, c Check) (remoteRequest, error) {
 func (g *Gate) batch(ctx context.Context, r *remote, checks []remoteRequest, atomic bool) (got remoteBatch, started time.Time, err error) {
 	started = time.Now()
 	got.checks, got.atomic = len(checks), atomic
-	_, err = r.call(ctx, batchPath, "", struct {
+	_, err = r.call(ctx, remoteCall{verb: batchPath, body: struct {
 		Atomic bool            `json:"atomic,omitempty"`
 		Checks []remoteRequest `json:"checks"`
-	}{atomic, checks}, &got)
+	}{atomic, checks}}, &got)
 	if err != nil {
 		for _, c := range checks {
 			g.reportOutcome(ctx, c.Policy, kernel.VerbCheck.String(), Decision{}, err, started)

@@ -69,6 +69,7 @@ type Engine struct {
 	remembered store.Refusals
 	share      *store.Share
 	queue      queue
+	waiters    *waiters
 	failing    atomic.Pointer[failedRequest] // nil: the last request was answered
 	shed       atomic.Pointer[failedRequest] // the last that was answered too late, beside others; nil: none for a while
 
@@ -92,7 +93,7 @@ type Config struct {
 
 // New returns an engine that does nothing by itself yet.
 func New(c Config) *Engine {
-	e := &Engine{Config: c, store: store.NewMemory(), share: store.NewShare()}
+	e := &Engine{Config: c, store: store.NewMemory(), share: store.NewShare(), waiters: newWaiters()}
 	if c.Redis != nil {
 		conn := wire.Conn{Client: c.Redis}
 		e.redis = store.NewRedis(conn, c.Deadline, c.Clock.Now, c.Policies.ClockNow)
@@ -125,6 +126,7 @@ func (e *Engine) Start() {
 	go func() { defer close(e.followed); e.follower.Run(ctx) }()
 	e.done.Add(1)
 	go func() { defer e.done.Done(); e.run(ctx) }()
+	go e.passCalls(ctx) // a subscription may take a moment to end
 }
 
 // Request is a request of a caller, whose values were checked.
@@ -134,8 +136,13 @@ type Request struct {
 	Key     string
 	Verb    kernel.Verb
 	Cost    int64
-	MaxWait int64  // of reserve, in µs
+	MaxWait int64  // of a reserve, and of an acquire that Waits, in µs
 	ID      string // of a permit
+	Waits   bool   // an acquire sets its own longest wait for a permit
+	// IsUnnamed reports whether nobody else knows the ID of an acquire.
+	IsUnnamed bool
+
+	permit kernel.PermitID // of an ID that is not known any more
 }
 
 // Mode is what decided.
@@ -246,6 +253,9 @@ func (e *Engine) Decide(ctx context.Context, request Request) (Outcome, error) {
 	if p.Overflow.Kind == "queue" && request.Verb == kernel.VerbCheck {
 		return e.decideQueued(ctx, p, request)
 	}
+	if request.Waits {
+		return e.decideWaiting(ctx, p, request)
+	}
 	return e.decideNow(ctx, p, request)
 }
 
@@ -274,8 +284,11 @@ func (e *Engine) decideInOrder(ctx context.Context, p *policy.Policy, rules *wir
 	req := store.Request{Rules: rules, Key: string(place[:]), Request: kernel.Request{
 		Verb: request.Verb, Cost: request.Cost, MaxWait: request.MaxWait, Now: now, Windows: rules.Windows(now),
 	}}
-	if request.ID != "" {
+	if req.Permit = request.permit; req.Permit == (kernel.PermitID{}) && request.ID != "" {
 		req.Permit = kernel.PermitOf(request.ID)
+	}
+	if request.Verb == kernel.VerbWait || request.Verb == kernel.VerbLeave {
+		req.Process = e.waiters.process
 	}
 	if request.Verb == kernel.VerbRelease || request.Verb == kernel.VerbRenew {
 		if got, ok := e.share.OnPermit(req); ok {
@@ -327,6 +340,7 @@ func (e *Engine) learn(req store.Request, answer store.Answer) {
 	case kernel.VerbRefund, kernel.VerbReset, kernel.VerbRelease, kernel.VerbRenew:
 		e.remembered.Drop(req.Key)
 	}
+	e.callWaiters(req.Key, req.Verb, answer.Verdict, answer.Called)
 	if e.redis != nil {
 		e.share.Learn(req.Key, req.Rules, answer, req.Now)
 	}
@@ -382,13 +396,16 @@ func (e *Engine) countResult(now int64, f *wire.Failure) {
 }
 
 func takesPermits(v kernel.Verb) bool {
-	return v == kernel.VerbCheck || v == kernel.VerbReserve || v == kernel.VerbAtMost || v == kernel.VerbAcquire
+	return v == kernel.VerbCheck || v == kernel.VerbReserve || v == kernel.VerbAtMost || v == kernel.VerbAcquire || v == kernel.VerbWait
 }
 
 // decideWithoutStore decides a request that the store left without a decision.
 func (e *Engine) decideWithoutStore(p *policy.Policy, req store.Request, f *wire.Failure) (store.Answer, Mode, error) {
 	if f.Cause == wire.ErrUnsupported {
 		return store.Answer{}, "", Unsupported(req.Verb, p.Name)
+	}
+	if req.Verb == kernel.VerbWait {
+		req.Verb = kernel.VerbAcquire // there are no tickets elsewhere
 	}
 	if f.Class == wire.ClassCaller || !takesPermits(req.Verb) && req.Verb != kernel.VerbPeek {
 		return store.Answer{}, "", f

@@ -62,7 +62,7 @@ func (s *busyStore) Decide(_ context.Context, q store.Request) (store.Answer, *w
 
 func TestABusyRedisIsLoggedUntilItHasDecidedInTimeForAWhile(t *testing.T) {
 	clock, backend, out := testkit.NewManual(), &busyStore{}, &strings.Builder{}
-	e := New(Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: clock, Notices: notice.New(slog.New(slog.NewTextHandler(out, nil)), clock.Now)})
+	e := New(Config{Policies: policy.NewCatalog(nil, time.Now), Clock: clock, Notices: notice.New(slog.New(slog.NewTextHandler(out, nil)), clock.Now)})
 	e.store = backend
 	e.Policies.Hold(policy.FromRules("a", testkit.Set(t, testkit.Window(9, time.Hour)), 1))
 	for i, c := range []struct {
@@ -86,7 +86,7 @@ func TestABusyRedisIsLoggedUntilItHasDecidedInTimeForAWhile(t *testing.T) {
 }
 
 func TestAPolicyThatIsGoneTakesItsDebtsAlong(t *testing.T) {
-	e := &Engine{Config: Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: testkit.NewManual()}, share: store.NewShare()}
+	e := &Engine{Config: Config{Policies: policy.NewCatalog(nil, time.Now), Clock: testkit.NewManual()}, share: store.NewShare()}
 	p := compiled(t, 1, testkit.Window(20, time.Hour))
 	e.share.Decide(store.Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: e.nowUS()}}, 1)
 	if owing := len(e.share.Debtors(2)); owing != 1 {
@@ -110,7 +110,7 @@ func (s *countingStore) Decide(_ context.Context, q store.Request) (store.Answer
 
 func TestAPolicyOfALaterVersionLeavesItsDebtsToBeCharged(t *testing.T) {
 	backend := &countingStore{}
-	catalog := policy.NewCatalog(nil, slog.New(slog.DiscardHandler), time.Now)
+	catalog := policy.NewCatalog(nil, time.Now)
 	e := &Engine{Config: Config{Policies: catalog, Clock: testkit.NewManual()}, share: store.NewShare(), store: backend}
 	p := compiled(t, 1, testkit.Window(20, time.Hour))
 	e.share.Decide(store.Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 10, Now: e.nowUS()}}, 1)
@@ -124,7 +124,7 @@ func TestAPolicyOfALaterVersionLeavesItsDebtsToBeCharged(t *testing.T) {
 func TestADebtIsChargedBeforeTheRequest(t *testing.T) {
 	client, ctx := testkit.Dial(t, testkit.RedisAddr(t)), context.Background()
 	e := &Engine{
-		Config: Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: NewWallClock()}, share: store.NewShare(),
+		Config: Config{Policies: policy.NewCatalog(nil, time.Now), Clock: NewWallClock()}, share: store.NewShare(),
 		store: store.NewRedis(wire.Conn{Client: client}, time.Second, time.Now, func() wire.Clock { return wire.ClockServer }),
 	}
 	p := compiled(t, 1, testkit.Window(20, time.Hour))
@@ -142,7 +142,7 @@ func TestADebtIsChargedBeforeTheRequest(t *testing.T) {
 }
 
 func TestACallerThatGoesAwayFreesItsPlace(t *testing.T) {
-	clock, catalog := testkit.NewAsleep(), policy.NewCatalog(nil, nil, time.Now)
+	clock, catalog := testkit.NewAsleep(), policy.NewCatalog(nil, time.Now)
 	records, err := policy.ReadFile(testkit.CompiledPolicies(t), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestWhatIsUnderWayIsNoReasonForAShare(t *testing.T) {
 	for name, rule := range map[string]kernel.Spec{"window": testkit.Window(20, time.Hour), "bucket": testkit.Bucket(20, time.Hour, 20)} {
 		clock := testkit.NewManual()
 		backend := &halfReachable{store.NewMemory(), 3, make(chan struct{}), make(chan struct{})}
-		e := New(Config{Policies: policy.NewCatalog(nil, nil, time.Now), Clock: clock, Logger: slog.New(slog.DiscardHandler), Notices: notice.New(slog.New(slog.DiscardHandler), clock.Now)})
+		e := New(Config{Policies: policy.NewCatalog(nil, time.Now), Clock: clock, Logger: slog.New(slog.DiscardHandler), Notices: notice.New(slog.New(slog.DiscardHandler), clock.Now)})
 		e.store, e.redis = backend, store.NewRedis(wire.Conn{Client: testkit.Dial(t, testkit.FreeAddr())}, time.Second, clock.Now, nil)
 		e.Policies.Hold(policy.FromRules("a", testkit.Set(t, rule), 1))
 		ask := func(verb kernel.Verb, cost int64) Outcome {

@@ -22,10 +22,12 @@ const (
 	VerbAcquire Verb = 7
 	VerbRelease Verb = 8
 	VerbRenew   Verb = 9
+	VerbWait    Verb = 14 // an acquire that gets a ticket if it does not pass
+	VerbLeave   Verb = 15 // gives a ticket back
 )
 
 func (v Verb) String() string {
-	return [...]string{"", "check", "reserve", "at_most", "peek", "refund", "reset", "acquire", "release", "renew"}[v]
+	return [...]string{"", "check", "reserve", "at_most", "peek", "refund", "reset", "acquire", "release", "renew", VerbWait: "acquire", VerbLeave: "release"}[v]
 }
 
 // Never is the retry of a request that can never pass.
@@ -43,6 +45,15 @@ func PermitOf(id string) (hash PermitID) {
 	h.Write([]byte(id))
 	h.Sum(hash[:0])
 	return hash
+}
+
+// ProcessID is the random number of a process whose requests wait for permits.
+type ProcessID [8]byte
+
+// Called is a request that waits for a permit and could pass now.
+type Called struct {
+	Permit  PermitID
+	Process ProcessID
 }
 
 // Moment is the instant of a decision in µs, and the calendar window around it for a rule that has one.
@@ -86,8 +97,9 @@ type Request struct {
 	Cost    int64
 	MaxWait int64 // of reserve, in µs
 	Permit  PermitID
-	Now     int64    // in µs since 1970
-	Windows []Window // one for each rule of a calendar, in order
+	Process ProcessID // of wait and leave
+	Now     int64     // in µs since 1970
+	Windows []Window  // one for each rule of a calendar, in order
 }
 
 // Verdict is what the kernel and the script answer.
@@ -104,8 +116,10 @@ type Verdict struct {
 // Supports reports whether the rules support a verb.
 func (s *RuleSet) Supports(v Verb) bool {
 	switch v {
-	case VerbAcquire, VerbRelease, VerbRenew:
+	case VerbAcquire, VerbRelease, VerbRenew, VerbLeave:
 		return s.handsOut
+	case VerbWait:
+		return s.hasQueue
 	case VerbCheck, VerbReserve, VerbAtMost:
 		return !s.handsOut
 	default:

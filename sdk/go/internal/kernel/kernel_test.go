@@ -78,7 +78,7 @@ func TestSharesAreThoseOfTheWire(t *testing.T) {
 		Algorithm string
 		Params    map[string]json.RawMessage
 		Steps     []testkit.VectorStep
-	}](t, "shares.json", 33) {
+	}](t, "shares.json", 47) {
 		t.Run(fmt.Sprintf("%s/%d", e.Algorithm, place), func(t *testing.T) {
 			rule := testkit.VectorRule{Name: "rule", Algorithm: e.Algorithm, Params: e.Params}
 			set := testkit.VectorSet(t, []testkit.VectorRule{rule}, "")

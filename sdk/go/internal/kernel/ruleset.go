@@ -54,14 +54,18 @@ type RuleSet struct {
 	Rules    []Rule
 	Carry    Carry
 	handsOut bool
+	hasQueue bool // requests can wait for a permit: each rule that hands out permits has a queue
 }
 
 // NewRuleSet makes a set of rules.
 func NewRuleSet(rules []Rule, c Carry) *RuleSet {
 	s := &RuleSet{Rules: rules, Carry: c}
+	lacksQueue := false
 	for _, r := range rules {
 		s.handsOut = s.handsOut || r.Flags&FlagPermits != 0
+		lacksQueue = lacksQueue || r.Code == CodeConcurrency && r.Numbers[2] == 0
 	}
+	s.hasQueue = s.handsOut && !lacksQueue
 	return s
 }
 

@@ -127,6 +127,8 @@ func EncodeRequest(c Clock, r kernel.Request, f StateWriter) []byte {
 		out = appendInt(out, r.MaxWait, 7)
 	case kernel.VerbAcquire, kernel.VerbRelease, kernel.VerbRenew:
 		out = append(out, r.Permit[:]...)
+	case kernel.VerbWait, kernel.VerbLeave:
+		out = append(append(out, r.Permit[:]...), r.Process[:]...)
 	}
 	return appendEnd(out, c, r, f)
 }
@@ -179,6 +181,7 @@ type Reply struct {
 	Charged []int64 // of a debt, for each rule
 	Head    []byte  // of an unknown state: how it begins
 	Part    string  // what is malformed
+	Called  []kernel.Called
 }
 
 var errReply = errors.New("not a reply of the script")
@@ -187,6 +190,7 @@ const (
 	decisionLen = 27 // of one rule
 	leftLen     = 7  // of what is left of a rule
 	chargedLen  = 4  // of what a rule was charged of a debt
+	calledLen   = 24 // of a request that waits for a permit
 	neverBits   = 1<<56 - 1
 )
 
@@ -230,7 +234,9 @@ func DecodeReply(in string, set *kernel.RuleSet, v kernel.Verb, debts int) (Repl
 		if several == 1 {
 			several = 0
 		}
-		if len(in) != decisionLen+leftLen*several+chargedLen*debts || int(in[1]) >= len(set.Rules) {
+		// Behind it may be requests that wait for a permit and could pass now.
+		called := len(in) - (decisionLen + leftLen*several + chargedLen*debts)
+		if called < 0 || called%calledLen != 0 || int(in[1]) >= len(set.Rules) {
 			return Reply{}, errReply
 		}
 		out.Decided = readLeft(in[13:20])
@@ -246,10 +252,36 @@ func DecodeReply(in string, set *kernel.RuleSet, v kernel.Verb, debts int) (Repl
 		out.Verdict = decided
 		out.Left = readEach(in[decisionLen:], several, leftLen, readLeft)
 		out.Charged = readEach(in[decisionLen+leftLen*several:], debts, chargedLen, ReadInt)
+		out.Called, _ = ReadCalled(in[len(in)-called:])
 	default:
 		return Reply{}, errReply
 	}
 	return out, nil
+}
+
+// CallsChannel is where processes call requests of each other that wait for a permit.
+const CallsChannel = "sg:calls"
+
+// ReadCalled reads requests that are called, one after another; false if these are other bytes.
+func ReadCalled(in string) (out []kernel.Called, ok bool) {
+	if len(in)%calledLen != 0 {
+		return nil, false
+	}
+	for ; len(in) > 0; in = in[calledLen:] {
+		var c kernel.Called
+		copy(c.Process[:], in[copy(c.Permit[:], in):])
+		out = append(out, c)
+	}
+	return out, true
+}
+
+// CalledBytes returns requests that are called as ReadCalled reads them.
+func CalledBytes(called []kernel.Called) []byte {
+	out := make([]byte, 0, calledLen*len(called))
+	for _, c := range called {
+		out = append(append(out, c.Permit[:]...), c.Process[:]...)
+	}
+	return out
 }
 
 // BlobOf surrounds rules with the length of their states' head, and the head. The first own bytes of the head identify the

@@ -1054,6 +1054,58 @@ end
 local function latest(state)
 return #state.ends > 0 and (struct.unpack('<I7', state.ends, #state.ends - 10)) or 0
 end
+local function over_at(state)
+local last, presences = latest(state), state.presences or ''
+for pos = 9, #presences, 15 do
+local till = struct.unpack('<I7', presences, pos)
+if till > last then last = till end
+end
+return last
+end
+local function ahead(state, permit, most)
+local tickets, sum = state and state.tickets or '', 0
+for pos = 1, #tickets, 28 do
+if sum > most or permit and tickets:sub(pos, pos + 15) == permit then break end
+sum = sum + struct.unpack('<I4', tickets, pos + 24)
+end
+return sum
+end
+local function remove_tickets(state, permit, most)
+local tickets, presences = state.tickets or '', state.presences or ''
+local kept, present, known = {}, {}, {}
+for pos = 1, #presences, 15 do known[presences:sub(pos, pos + 7)] = presences:sub(pos, pos + 14) end
+for pos = 1, #tickets, 28 do
+local process = tickets:sub(pos + 16, pos + 23)
+if known[process] and tickets:sub(pos, pos + 15) ~= permit
+and (not most or struct.unpack('<I4', tickets, pos + 24) <= most) then
+kept[#kept + 1], present[process] = tickets:sub(pos, pos + 27), true
+end
+end
+state.tickets, state.presences = table.concat(kept), ''
+for pos = 1, #presences, 15 do
+if present[presences:sub(pos, pos + 7)] then
+state.presences = state.presences .. presences:sub(pos, pos + 14)
+end
+end
+return #state.tickets < #tickets
+end
+local function look(state, now)
+local presences = state.presences or ''
+local changed, seen = false, {}
+for pos = 1, #presences, 15 do
+local till = struct.unpack('<I7', presences, pos + 8)
+if till > now + 3000000 then
+till, changed = now + 3000000, true
+end
+if till > now then
+seen[#seen + 1] = presences:sub(pos, pos + 7) .. struct.pack('<I7', till)
+end
+end
+local absent = #seen < #presences / 15
+state.presences = changed and table.concat(seen) or absent and table.concat(seen) or state.presences
+if absent then remove_tickets(state) end
+return changed or absent
+end
 local function retry_after(state, excess, now)
 local ends, pos, retry = state.ends, first_held(state, now), 0
 while #ends - pos >= 87 do
@@ -1064,6 +1116,10 @@ end
 while pos < #ends and excess > 0 do
 local lapses, cost = struct.unpack('<I7I4', ends, pos)
 pos, excess, retry = pos + 11, excess - cost, lapses - now
+end
+if excess > 0 then
+retry = over_at(state) - now
+if retry < 0 then retry = 0 end
 end
 return retry
 end
@@ -1112,11 +1168,12 @@ end
 return function(act, rule, state, now, cost, more)
 if act == 'new' then
 if now ~= 3 then return nil end
-local limit, ttl_us = struct.unpack('<dd', rule, state)
-if not (limit >= 1 and limit <= 10000 and ttl_us >= 1 and ttl_us <= 9007199254740992) then
+local limit, ttl_us, queue = struct.unpack('<ddd', rule, state)
+if not (limit >= 1 and limit <= 10000 and ttl_us >= 1 and ttl_us <= 9007199254740992
+and queue >= 0 and queue <= 10000) then
 return nil
 end
-return { limit = limit, ttl_us = ttl_us }
+return { limit = limit, ttl_us = ttl_us, queue = queue }
 elseif act == 'limit' then
 return rule.limit
 elseif act == 'unpack' then
@@ -1124,29 +1181,80 @@ if #state < now + 7 then return nil end
 local sum, count, pos = struct.unpack('<I4I4', state, now)
 local ends, after = pos + count * 16, pos + count * 27
 if count > 10000 or count > sum or #state < after - 1 then return nil end
-return { sum = sum, permits = state:sub(pos, ends - 1), ends = state:sub(ends, after - 1) }, after
+local held = { sum = sum, permits = state:sub(pos, ends - 1), ends = state:sub(ends, after - 1) }
+if rule.queue == 0 then return held, after end
+if #state < after + 3 then return nil end
+local waiting, processes, begin = struct.unpack('<I2I2', state, after)
+ends = begin + 15 * processes
+after = ends + 28 * waiting
+if waiting > 10000 or processes > waiting or #state < after - 1 then return nil end
+held.presences, held.tickets = state:sub(begin, ends - 1), state:sub(ends, after - 1)
+return held, after
 elseif act == 'pack' then
-return now .. struct.pack('<I4I4', state.sum, #state.ends / 11) .. state.permits .. state.ends
+local text = now .. struct.pack('<I4I4', state.sum, #state.ends / 11) .. state.permits .. state.ends
+if rule.queue == 0 then return text end
+local tickets, presences = state.tickets or '', state.presences or ''
+return text .. struct.pack('<I2I2', #tickets / 28, #presences / 15) .. presences .. tickets
 elseif act == 'check' then
 if cost > rule.limit then return nil, -1 end
-local excess = held_at(state, now) + cost - rule.limit
+local excess = held_at(state, now) + ahead(state, more, rule.limit) + cost - rule.limit
 if state and excess > 0 then return nil, retry_after(state, excess, now) end
 return 0
 elseif act == 'charge' then
 state = state or { sum = 0, permits = '', ends = '' }
 forget_lapsed(state, now)
+if state.tickets then remove_tickets(state, more) end
 add(state, more, now + rule.ttl_us, cost)
 return state
+elseif act == 'enqueue' then
+local queued = { sum = 0, permits = '', ends = '' }
+for name, part in pairs(state or {}) do queued[name] = part end
+state = queued
+local permit, process = more:sub(1, 16), more:sub(17)
+local tickets, presences, place = state.tickets or '', state.presences or '', nil
+for pos = 1, #tickets, 28 do
+if tickets:sub(pos, pos + 15) == permit then place = pos end
+end
+if not place and #tickets / 28 >= rule.queue then return nil end
+place = place or #tickets + 1
+tickets = tickets:sub(1, place - 1) .. more .. struct.pack('<I4', cost) .. tickets:sub(place + 28)
+local presence, known = process .. struct.pack('<I7', now + 3000000), false
+for pos = 1, #presences, 15 do
+if presences:sub(pos, pos + 7) == process then
+presences, known = presences:sub(1, pos - 1) .. presence .. presences:sub(pos + 15), true
+end
+end
+state.tickets, state.presences = tickets, known and presences or presences .. presence
+remove_tickets(state)
+return state
+elseif act == 'leave' then
+local tickets = state.tickets or ''
+for pos = 1, #tickets, 28 do
+if tickets:sub(pos, pos + 23) == more then
+remove_tickets(state, more:sub(1, 16))
+return 0, state
+end
+end
+return nil
+elseif act == 'called' then
+local tickets, free, called = state.tickets or '', rule.limit - held_at(state, now), ''
+for pos = 1, #tickets, 28 do
+free = free - struct.unpack('<I4', tickets, pos + 24)
+if free < 0 or #called == 24 * 16 then break end
+called = called .. tickets:sub(pos, pos + 23)
+end
+return called
 elseif act == 'available' then
-local left = rule.limit - held_at(state, now)
+local left = rule.limit - held_at(state, now) - ahead(state, nil, rule.limit)
 return left > 0 and left or 0
 elseif act == 'status' then
-local left, reset_after = rule.limit - held_at(state, now), state and latest(state) - now or 0
+local left, reset_after = rule.limit - held_at(state, now), state and over_at(state) - now or 0
 return left, reset_after > 0 and reset_after or 0
 elseif act == 'refund' then
 return 0
 elseif act == 'rewind' then
-return shorten(rule, state, now)
+local shortened = shorten(rule, state, now)
+return look(state, now) or shortened
 elseif act == 'latest' then
 local last = latest(state)
 return last > rule.ttl_us and last - rule.ttl_us or 0
@@ -1156,6 +1264,11 @@ elseif act == 'with_used' then
 return nil
 elseif act == 'convert' then
 shorten(rule, state, now)
+if rule.queue == 0 then state.tickets, state.presences = nil, nil end
+if state.tickets then
+look(state, now)
+remove_tickets(state, nil, rule.limit)
+end
 return state
 elseif act == 'release' then
 local place, released = place_of(state, more, now)
@@ -1282,13 +1395,39 @@ end
 end
 return granted, refused_by
 end
+elseif what == 'enqueue' then
+return function(rules, twins, flags, states, now, cost, wanted)
+local queued = {}
+for place = 1, #rules do
+queued[place] = states[place]
+if flags[place] % 4 >= 2 then
+queued[place] = twins[place]('enqueue', rules[place], states[place], now, cost, wanted)
+if not queued[place] then return false end
+end
+end
+for place = 1, #rules do states[place] = queued[place] end
+return true
+end
+elseif what == 'called' then
+return function(rules, twins, flags, states, now)
+local called = ''
+for place = 1, #rules do
+local rule, twin, state = rules[place], twins[place], states[place]
+if flags[place] % 4 < 2 then
+if twin('available', rule, state, now) < 1 then return nil end
+elseif state and rule.queue > 0 then
+called = called .. twin('called', rule, state, now)
+end
+end
+return called ~= '' and called or nil
+end
 elseif what == 'after_debt' then
 return function(decide_any, noted_key, value, text, ask)
 if #ask < 3 or ask:byte(1) ~= 12 then return '\4ask' end
 local request = 4 + struct.unpack('<I2', ask, 2)
 local charged = redis.pcall('GET', noted_key)
 if charged and charged.err then return charged end
-local charged_now, reply, packed, full_after, full_is_fresh, clock, ahead
+local charged_now, reply, packed, full_after, full_is_fresh, clock, ahead, called
 if not charged then
 reply, packed, full_after, full_is_fresh, clock, ahead =
 decide_any(value, text, ask:sub(4, request - 1))
@@ -1300,7 +1439,10 @@ end
 local decided = { decide_any(value, text, ask:sub(request)) }
 reply = decided[1]
 if reply:byte(1) > 1 then return reply end
-if decided[2] then packed, full_after, full_is_fresh, clock, ahead = unpack(decided, 2, 6) end
+if decided[2] then
+packed, full_after, full_is_fresh = decided[2], decided[3], decided[4]
+clock, ahead, called = decided[5], decided[6], decided[7]
+end
 local count = #reply > 27 and (#reply - 27) / 7 or 1
 if #charged ~= 4 * count then
 local least = 2147483648
@@ -1310,7 +1452,7 @@ if one < least then least = one end
 end
 charged = struct.pack('<I4', least):rep(count)
 end
-return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, charged_now
+return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, called, charged_now
 end
 elseif what == 'leases' then
 local function permits_of(record)
@@ -1722,7 +1864,7 @@ for place = 1, #args / 2 do
 local key, text, ask = keys[place], args[2 * place - 1], args[2 * place]
 local reply
 local packed, full_after, full_is_fresh, clock, ahead
-local charged_now
+local called, charged_now
 if not goes_on then first, value, state, touched = place, try('GET', key), nil, nil end
 if text ~= last_text or ask ~= last_ask then
 last_text, last_ask, rule = text, ask, nil
@@ -1829,12 +1971,15 @@ end
 local function read_ask(ask, rules, flags)
 if #ask < 6 then return nil end
 local verb, clock, cost = struct.unpack('<BBI4', ask)
-if verb < 1 or verb > 11 and verb ~= 13 or clock > 2
+if verb < 1 or verb > 11 and verb ~= 13 and verb ~= 14 and verb ~= 15 or clock > 2
 or verb ~= 10 and (cost < 1 or cost > 2147483648) or verb == 10 and clock == 2 then
 return nil
 end
-local pos, max_wait, permit, now, debts, message = 7, nil, nil, now_us, nil, nil
-if verb == 10 then
+local pos, max_wait, permit, waiting, now, debts, message = 7, nil, nil, nil, now_us, nil, nil
+if verb >= 14 then
+if #ask < pos + 23 then return nil end
+permit, waiting, pos = struct.unpack('<c16c8', ask, pos)
+elseif verb == 10 then
 message, pos = make('message')(ask, #rules)
 if not message then return nil end
 elseif verb > 9 then
@@ -1876,15 +2021,15 @@ end
 end
 local how = ask:byte(pos)
 if how and (how > 2 or how < 1 or how == 2 and #ask > pos) then return nil end
-return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts, message
+return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, waiting, debts, message
 end
 function decide_any(value, text, ask)
 local rules, twins, flags, carry, head, same = parse(text)
 if not rules then return '\4rules' end
-local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts, message =
+local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, waiting, debts, message =
 read_ask(ask, rules, flags)
 if not verb then return '\4ask' end
-if verb >= 7 and verb <= 9 and not holds_permits
+if (verb >= 7 and verb <= 9 or waiting) and not holds_permits
 or verb < 4 and holds_permits then
 return '\2'
 end
@@ -1951,8 +2096,8 @@ if max_wait then max_wait = 0 end
 end
 end
 local refused_by, retry, granted = nil, 0, cost
-local asks = verb <= 4 or verb == 7
-if verb == 7 then
+local asks = verb <= 4 or verb == 7 or verb == 14
+if verb == 7 or verb == 14 then
 for place = #rules, 1, -1 do
 local state = states[place]
 if state and flags[place] % 4 >= 2
@@ -1974,9 +2119,9 @@ touched = touched or given_back
 elseif verb == 6 then
 states, touched, granted = {}, true, 0
 if out then out.version = out.version + 1 > now and out.version + 1 or now end
-elseif verb == 8 or verb == 9 then
-local act = verb == 8 and 'release' or 'renew'
-granted, refused_by = make('on_permit')(act, rules, twins, flags, states, now, permit)
+elseif verb == 8 or verb == 9 or verb == 15 then
+local act = verb == 8 and 'release' or verb == 9 and 'renew' or 'leave'
+granted, refused_by = make('on_permit')(act, rules, twins, flags, states, now, permit .. (waiting or ''))
 if granted then touched = true else retry = -1 end
 elseif debts then
 local charged = make('debit')(rules, twins, flags, states, now, debts, verb == 13, held)
@@ -1990,7 +2135,8 @@ local wanted = granted + (held and held[place] or 0)
 if held and granted <= twin('limit', rule) and twin('limit', rule) < wanted then
 after = leases('wait', out, now)
 else
-pause, after = twin('check', rule, states[place], now, wanted, max_wait)
+pause, after = twin('check', rule, states[place], now, wanted, permit and flags[place] % 4 >= 2 and permit
+or max_wait)
 end
 if not pause then
 if not refused_by or (retry ~= -1 and (after == -1 or after > retry)) then
@@ -2001,6 +2147,9 @@ wait, slowest = pause, place
 end
 end
 end
+local queued = verb == 14 and refused_by and retry ~= -1 and not held
+and make('enqueue')(rules, twins, flags, states, now, granted, permit .. waiting)
+touched = touched or queued
 local takes = asks and verb ~= 4
 local decider = refused_by or slowest
 local deciding, remaining, reset_after
@@ -2016,7 +2165,10 @@ state = twin('first_seen', rule, nil, now)
 states[place], touched = state, touched or state
 end
 if not left then left, after = twin('status', rule, state, now) end
-if held and (asks or verb == 5 or verb == 6) then left = left - held[place] end
+if held and (asks or verb == 5 or verb == 6) then
+left = left - held[place]
+if left < -9007199254740992 then left = -9007199254740992 end
+end
 left_of[place] = left
 if place == decider or not decider and (not remaining or left < remaining and remaining > 0) then
 deciding, remaining, reset_after = place, left, after
@@ -2058,20 +2210,22 @@ if debts then
 return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock, ahead
 end
 if refused_by then wait, granted = retry, 0 end
-local reply = struct.pack('<BBI4I7i7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
+local reply = struct.pack('<BBI4I7i7I7', refused_by and not queued and 0 or 1, deciding - 1, granted, wait, remaining,
 reset_after)
 if #rules > 1 then reply = reply .. struct.pack('<' .. ('i7'):rep(#rules), unpack(left_of)) end
-return reply, packed, full_after, full_is_fresh, clock, ahead
+local called = permit and make('called')(rules, twins, flags, states, now)
+return reply, packed, full_after, full_is_fresh, clock, ahead, called
 end
 end
 local decided
 if #args ~= #keys then
-decided, reply, packed, full_after, full_is_fresh, clock, ahead = pcall(decide_any, value, text, ask)
+decided, reply, packed, full_after, full_is_fresh, clock, ahead, called = pcall(decide_any, value, text, ask)
 else
-decided, reply, packed, full_after, full_is_fresh, clock, ahead, charged_now =
+decided, reply, packed, full_after, full_is_fresh, clock, ahead, called, charged_now =
 pcall(make('after_debt'), decide_any, keys[2], value, text, ask)
 end
-if not decided then reply, packed = '\4state', nil end
+if not decided then reply, packed, called = '\4state', nil, nil end
+if called then reply = reply .. called end
 end
 if packed and packed ~= value then
 local written
