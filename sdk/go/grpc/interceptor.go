@@ -1,4 +1,5 @@
-// Package sggrpc guards services of gRPC, and makes clients wait for their turn.
+// Package sggrpc guards services of gRPC, and makes clients wait for their turn: [Unary] and [Stream] limit how many calls are let in,
+// [ConcurrencyUnary] and [ConcurrencyStream] how many are served at a time.
 //
 // A refused call gets ResourceExhausted, and Unavailable where nobody could decide and the policy denies, or not in time. A
 // call without a decision gets the code of its context if that has ended; Unavailable if Redis or the server did not answer, the
@@ -9,6 +10,7 @@ package sggrpc
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/inflight"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/keyless"
 	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
 )
@@ -31,7 +34,8 @@ type guard struct {
 	metadata string // the metadata that the key is, if it is one
 	lacks    string // what a call without a key lacks
 	cost     int64
-	shared   bool // calls without a key share a budget
+	maxWait  time.Duration // for a permit
+	shared   bool          // calls without a key share a budget
 }
 
 // Key sets the function that returns the key of a call; "" if it has none: see [Shared]. Default: the full name of the
@@ -61,7 +65,7 @@ func Shared() Option { return func(g *guard) { g.shared = true } }
 func Cost(permits int64) Option { return func(g *guard) { g.cost = permits } }
 
 func guardOf(limiter *sluicegate.Limiter, options []Option) *guard {
-	g := &guard{limiter: limiter, cost: 1, lacks: "a method", key: func(_ context.Context, method string) string { return method }}
+	g := &guard{limiter: limiter, cost: 1, maxWait: inflight.NoWait, lacks: "a method", key: func(_ context.Context, method string) string { return method }}
 	for _, option := range options {
 		option(g)
 	}
@@ -81,13 +85,27 @@ func (g *guard) of(ctx context.Context, method string) (context.Context, *sluice
 	}
 }
 
-// pass returns nil if a call passes, after the decision's pause.
-func (g *guard) pass(ctx context.Context, method string) error {
+// budgetOf returns the budget of a call, and the context to ask with, or the status of a call whose key is not clear.
+func (g *guard) budgetOf(ctx context.Context, method string) (context.Context, inflight.Budget, error) {
 	if g.metadata != "" && len(metadata.ValueFromIncomingContext(ctx, g.metadata)) > 1 {
-		return status.Errorf(codes.InvalidArgument, "%s: is given twice", g.metadata)
+		return nil, inflight.Budget{}, status.Errorf(codes.InvalidArgument, "%s: is given twice", g.metadata)
 	}
 	callCtx, limiter, key := g.of(ctx, method)
-	d, err := limiter.AllowN(callCtx, key, g.cost)
+	return callCtx, inflight.Budget{Limiter: limiter, Key: key}, nil
+}
+
+// allow returns nil if a call passes, after the decision's pause.
+func (g *guard) allow(ctx context.Context, method string) error {
+	callCtx, budget, err := g.budgetOf(ctx, method)
+	if err != nil {
+		return err
+	}
+	d, err := budget.Limiter.AllowN(callCtx, budget.Key, g.cost)
+	return pass(ctx, d, err)
+}
+
+// pass returns nil if a call passes by a decision, after its pause.
+func pass(ctx context.Context, d sluicegate.Decision, err error) error {
 	if err != nil {
 		return undecided(ctx, err)
 	}
@@ -136,7 +154,7 @@ func undecided(ctx context.Context, err error) error {
 func Unary(limiter *sluicegate.Limiter, options ...Option) grpc.UnaryServerInterceptor {
 	g := guardOf(limiter, options)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if err := g.pass(ctx, info.FullMethod); err != nil {
+		if err := g.allow(ctx, info.FullMethod); err != nil {
 			return nil, err
 		}
 		return handler(ctx, request)
@@ -147,7 +165,7 @@ func Unary(limiter *sluicegate.Limiter, options ...Option) grpc.UnaryServerInter
 func Stream(limiter *sluicegate.Limiter, options ...Option) grpc.StreamServerInterceptor {
 	g := guardOf(limiter, options)
 	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if err := g.pass(stream.Context(), info.FullMethod); err != nil {
+		if err := g.allow(stream.Context(), info.FullMethod); err != nil {
 			return err
 		}
 		return handler(service, stream)

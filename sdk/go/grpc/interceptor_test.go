@@ -105,6 +105,16 @@ func TestAClientWaitsForItsTurn(t *testing.T) {
 	}
 }
 
+// retryOf returns when a call that was refused may be sent again; 0 if its status does not have that.
+func retryOf(s *status.Status) time.Duration {
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.RetryDelay.AsDuration()
+		}
+	}
+	return 0
+}
+
 // TestTheInterceptorsHoldWhatAllHold has the claims of the middlewares that gRPC has words for.
 func TestTheInterceptorsHoldWhatAllHold(t *testing.T) {
 	for _, c := range []struct {
@@ -131,13 +141,7 @@ func TestTheInterceptorsHoldWhatAllHold(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		var retry time.Duration
-		for _, detail := range s.Details() {
-			if info, ok := detail.(*errdetails.RetryInfo); ok {
-				retry = info.RetryDelay.AsDuration()
-			}
-		}
-		if retry != c.retry {
+		if retry := retryOf(s); retry != c.retry {
 			t.Errorf("%s: retry in %v, expected %v", c.name, retry, c.retry)
 		}
 	}

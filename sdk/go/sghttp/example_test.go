@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
@@ -28,4 +29,27 @@ func ExampleMiddleware() {
 	// Output:
 	// 200 ""
 	// 429 "3600"
+}
+
+func ExampleConcurrency() {
+	gate, err := sluicegate.InMemory(sluicegate.Rules("reports", sluicegate.Concurrency(1, time.Minute)))
+	if err != nil {
+		panic(err)
+	}
+	defer gate.Close()
+	reports := sghttp.Concurrency(gate.Policy("reports"))
+	ask := func(h http.Handler) int {
+		answer := httptest.NewRecorder()
+		reports(h).ServeHTTP(answer, httptest.NewRequest("GET", "/reports", nil))
+		return answer.Code
+	}
+	quick := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fmt.Println("beside another:", ask(quick)) })
+
+	fmt.Println("alone:", ask(slow))
+	fmt.Println("afterwards:", ask(quick))
+	// Output:
+	// beside another: 429
+	// alone: 200
+	// afterwards: 200
 }

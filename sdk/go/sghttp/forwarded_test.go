@@ -31,7 +31,7 @@ func TestTheClientIsTheOneThatTrustedProxiesName(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(text, &table); err != nil || len(table.Cases) < 91 {
+	if err := json.Unmarshal(text, &table); err != nil || len(table.Cases) < 96 {
 		t.Fatal(len(table.Cases), err)
 	}
 	for _, c := range table.Cases {

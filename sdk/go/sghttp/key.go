@@ -67,8 +67,18 @@ func remoteIP(r *http.Request, field string, trusted []netip.Prefix) string {
 	return AddressKey(client)
 }
 
+// isTrusted reports whether an address is that of a proxy. One of NAT64 is a client's, though its key is that of an IPv4 address.
 func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {
-	return slices.ContainsFunc(trusted, func(prefix netip.Prefix) bool { return prefix.Contains(plain(address)) })
+	address = address.Unmap().WithZone("")
+	return slices.ContainsFunc(trusted, func(prefix netip.Prefix) bool { return unmapped(prefix).Contains(address) })
+}
+
+// unmapped returns the network of IPv4 that a network of IPv4 inside IPv6 stands for.
+func unmapped(prefix netip.Prefix) netip.Prefix {
+	if address := prefix.Addr(); address.Is4In6() && prefix.Bits() >= 96 {
+		return netip.PrefixFrom(address.Unmap(), prefix.Bits()-96).Masked()
+	}
+	return prefix
 }
 
 // nat64 is where IPv6 has the addresses of IPv4, besides ::ffff:0:0/96.

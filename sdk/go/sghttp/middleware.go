@@ -1,14 +1,18 @@
-// Package sghttp guards net/http handlers, and those of routers that take its middlewares, such as chi.
+// Package sghttp guards net/http handlers, and those of routers that take its middlewares, such as chi: [Middleware] limits how many requests
+// are let in, and [Concurrency] how many are served at a time.
 package sghttp
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/inflight"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/keyless"
 )
 
@@ -22,8 +26,9 @@ type guard struct {
 	lacks   string // what a request without a key lacks, for the log
 	source  string // what answers call the key
 	cost    func(*http.Request) int64
-	shared  bool   // requests without a key share a budget
-	proxy   string // the field in which proxies name the client
+	maxWait time.Duration // for a permit
+	shared  bool          // requests without a key share a budget
+	proxy   string        // the field in which proxies name the client
 	trusted []netip.Prefix
 	styles  []sluicegate.HeaderStyle
 	over    func(http.ResponseWriter, *http.Request, sluicegate.Decision) bool
@@ -85,36 +90,50 @@ func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
 // gets 429 (503 if Redis did not decide, and the policy denies or there was no time), or the response that the policy degrades
 // to. Both have the header fields.
 func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handler) http.Handler {
-	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, proxy: forwardedFor, lacks: "an address", source: "address"}
-	g.failed = g.fail
-	g.key = func(r *http.Request) string { return remoteIP(r, g.proxy, g.trusted) }
-	for _, option := range options {
-		option(g)
-	}
+	g := guardOf(limiter, options)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if g.pass(w, r) {
+			ctx, budget, ok := g.budgetOf(w, r)
+			if !ok {
+				return
+			}
+			d, err := budget.Limiter.AllowN(ctx, budget.Key, g.cost(r))
+			if g.pass(w, r, d, err) {
 				next.ServeHTTP(w, r)
 			}
 		})
 	}
 }
 
-// pass reports whether a request passes, and answers it otherwise.
-func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
+func guardOf(limiter *sluicegate.Limiter, options []Option) *guard {
+	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, maxWait: inflight.NoWait, proxy: forwardedFor, lacks: "an address", source: "address"}
+	g.failed = g.fail
+	g.key = func(r *http.Request) string { return remoteIP(r, g.proxy, g.trusted) }
+	for _, option := range options {
+		option(g)
+	}
+	return g
+}
+
+// budgetOf returns the budget of a request, and the context to ask with; false if it answered the request, whose key is not clear.
+func (g *guard) budgetOf(w http.ResponseWriter, r *http.Request) (context.Context, inflight.Budget, bool) {
 	if g.header != "" && len(r.Header.Values(g.header)) > 1 {
 		problem(w, http.StatusBadRequest, g.source+": is given more than once")
-		return false
+		return nil, inflight.Budget{}, false
 	}
-	limiter, key, ctx := g.limiter, KeyOf(g.key(r)), r.Context()
+	key := KeyOf(g.key(r))
 	switch {
 	case key != "":
+		return r.Context(), inflight.Budget{Limiter: g.limiter, Key: key}, true
 	case g.shared:
-		limiter = limiter.Shared()
-	default:
-		ctx = keyless.With(ctx, "request without "+g.lacks, "sghttp.Shared()")
+		return r.Context(), inflight.Budget{Limiter: g.limiter.Shared()}, true
+	default: // it gets no decision
+		return keyless.With(r.Context(), "request without "+g.lacks, "sghttp.Shared()"), inflight.Budget{Limiter: g.limiter}, true
 	}
-	d, err := limiter.AllowN(ctx, key, g.cost(r))
+}
+
+// pass reports whether a request passes by a decision, after its pause, and answers it otherwise.
+func (g *guard) pass(w http.ResponseWriter, r *http.Request, d sluicegate.Decision, err error) bool {
 	if err == nil && d.Allowed {
 		err = d.Sleep(r.Context())
 	}
