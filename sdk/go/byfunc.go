@@ -18,7 +18,7 @@ type Request struct {
 	Key string
 	// Cost is 1 to 2^31, and 0 of verbs that have none.
 	Cost int64
-	// MaxWait is the longest wait of a `reserve`.
+	// MaxWait is the longest wait of a `reserve`, and of an `acquire` by [Limiter.AcquireWithin].
 	MaxWait time.Duration
 	// ID is that of the permit, of `acquire`, `release` and `renew`.
 	ID string
@@ -37,7 +37,7 @@ type byFunc func(context.Context, Request) (Decision, error)
 
 func (f byFunc) decide(ctx context.Context, request engine.Request) (Decision, error) {
 	out := Request{Policy: request.Policy, Verb: request.Verb.String(), Key: request.Key, Cost: request.Cost, ID: request.ID}
-	if request.Verb == kernel.VerbReserve {
+	if request.Verb == kernel.VerbReserve || request.Waits {
 		out.MaxWait = kernel.Span(request.MaxWait)
 	}
 	return f(ctx, out)

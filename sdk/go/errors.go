@@ -83,7 +83,7 @@ var (
 	// ErrDeadlineRange means that [Deadline] is outside 1..=10,000 ms. Correct it.
 	ErrDeadlineRange = &Error{Name: "deadline_range", Charged: ChargedNo}
 	// ErrUnsupportedVerb means that the rules do not have the verb: only `concurrency` has Acquire, Release and Renew, and it has
-	// neither Allow nor Reserve. Call another method, or change the policy.
+	// neither Allow nor Reserve; AcquireWithin needs a `queue` in it. Call another method, or change the policy.
 	ErrUnsupportedVerb = &Error{Name: "unsupported_verb", Charged: ChargedNo}
 	// ErrNotInDirectMode means that only a server can do this. Use a gate made by [Remote].
 	ErrNotInDirectMode = &Error{Name: "not_in_direct_mode", Charged: ChargedNo}
@@ -130,6 +130,12 @@ func newError(of *Error, cause error, format string, args ...any) *Error {
 func (e *Error) charged(charged Charged) *Error {
 	e.Charged = charged
 	return e
+}
+
+// perhapsCharged reports whether a request that has this error, and no decision, may have taken effect nevertheless.
+func perhapsCharged(err error) bool {
+	var sdkErr *Error
+	return errors.As(err, &sdkErr) && sdkErr.Charged != ChargedNo
 }
 
 // LimitedError is a refusal as an error: see [Decision.Err].

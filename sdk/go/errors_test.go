@@ -117,7 +117,7 @@ func TestEveryErrorIsOneOfTheVariables(t *testing.T) {
 		"ErrLimited": {ErrLimited, []error{limited.Err(), permit(jobsInUse(t).Acquire(ctx, "k")), window.WaitN(ctx, "k", 101)}},
 		"ErrNotHeld": {ErrNotHeld, []error{lapsedPermit(t).Renew(ctx), context.Cause(lapsedPermit(t).Hold(ctx))}},
 		"ErrOption":  {ErrOption, []error{made(Direct(client, Token("t"))), made(InMemory(Nodes(1))), made(Remote("http://gate", Nodes(1))), made(Remote("resp://gate:1", HTTPClient(nil)))}},
-		"ErrAddress": {ErrAddress, []error{made(Remote("gate:8080")), made(Remote("ftp://gate")), made(Remote("resp://gate")), made(Remote("unix:")), made(Remote("http://%zz"))}},
+		"ErrAddress": {ErrAddress, []error{made(Remote("gate:8080")), made(Remote("ftp://gate")), made(Remote("resp://gate")), made(Remote("unix:")), made(Remote("http://%zz")), made(Remote("http://gate:65536"))}},
 		"ErrClient":  {ErrClient, []error{made(Direct(redis.NewClient(&redis.Options{Addr: unavailable}))), made(Direct(nil)), made(Direct((*redis.Client)(nil)))}},
 	}
 	for _, name := range errorVariables(t) {

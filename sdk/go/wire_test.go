@@ -193,7 +193,7 @@ func (e *failureHistory) play(t *testing.T, write bool) {
 // send makes the request of a step.
 func (s failureStep) send(ctx context.Context, l *Limiter) (Decision, error) {
 	r := s.Request()
-	return l.decideObserved(ctx, r.Verb, s.Key, r.Cost, r.MaxWait, s.ID)
+	return l.decideObserved(ctx, engine.Request{Verb: r.Verb, Key: s.Key, Cost: r.Cost, MaxWait: r.MaxWait, ID: s.ID})
 }
 
 // wireAnswer says a decision as the files of spec/wire do.

@@ -357,6 +357,10 @@ var running = map[string]fault{
 		func(w *world) { w.publish("orders", 3, 1000) }},
 	"Redis is slow by 70 ms": {func(w *world) { w.relay.Later.Store(int64(70 * time.Millisecond)) }, func(w *world) { w.relay.Later.Store(0) }},
 	"Redis is full":          {func(w *world) { w.do("config", "set", "maxmemory", "1") }, func(w *world) { w.do("config", "set", "maxmemory", "0") }},
+	"the policy cannot be read": {func(w *world) {
+		w.do("hset", "sg:{policies}", "#revision", 2, "orders", "{")
+		w.do("publish", "sg:policies", 2)
+	}, func(w *world) { w.publish("orders", 3, 1000) }},
 	"the password is changed": {func(w *world) {
 		w.do("config", "set", "requirepass", "s3cret")
 		w.do("client", "kill", "type", "normal", "skipme", "yes")

@@ -24,6 +24,9 @@ const (
 	// causesMax is how many causes are kept: each policy of a program has a few, and names of policies may come from requests. What
 	// finds no room is not logged.
 	causesMax = 1000
+	// waitingMax is how many lines wait for a logger that stands still: each cause has two, its beginning and its end. What finds no
+	// room is not logged.
+	waitingMax = 2 * causesMax
 )
 
 // Log logs causes. A nil Log logs nothing.
@@ -35,6 +38,16 @@ type Log struct {
 	mu     sync.Mutex
 	count  int
 	scopes map[string]map[string]*cause
+
+	waiting []line // lines that are not written yet
+	writing bool
+}
+
+// line is what the logger gets.
+type line struct {
+	level   slog.Level
+	message string
+	args    []any
 }
 
 // cause is one reason of what goes wrong in a scope.
@@ -65,21 +78,57 @@ func (l *Log) log(level slog.Level, scope, kind, message string, args []any) {
 	if l == nil {
 		return
 	}
-	omitted, due := l.due(scope, kind)
-	if !due {
-		return
-	}
-	if omitted > 0 {
-		args = append(args, "left_out", omitted)
-	}
-	l.logger.Log(context.Background(), level, message, args...)
-}
-
-// due reports whether a line of a cause is due, and how many were left out since the last one.
-func (l *Log) due(scope, kind string) (omitted int, due bool) {
 	now := l.now()
 	l.mu.Lock()
+	omitted, due := l.due(now, scope, kind)
+	if due {
+		if omitted > 0 {
+			args = append(args, "left_out", omitted)
+		}
+		l.wait(line{level, message, args})
+	}
+	l.mu.Unlock()
+	if due {
+		l.write()
+	}
+}
+
+// wait puts a line behind those that wait. The caller holds the lock.
+func (l *Log) wait(next line) {
+	if len(l.waiting) < waitingMax {
+		l.waiting = append(l.waiting, next)
+	}
+}
+
+// write has the logger write what waits: outside of the lock, as a logger may ask the gate, and by one goroutine at a time, so that
+// lines are in the order of what happened.
+func (l *Log) write() {
+	for next, ok := l.take(); ok; next, ok = l.take() {
+		func() {
+			defer l.written()
+			l.logger.Log(context.Background(), next.level, next.message, next.args...)
+		}()
+	}
+}
+
+func (l *Log) take() (next line, ok bool) {
+	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.writing || len(l.waiting) == 0 {
+		return line{}, false
+	}
+	next, l.waiting, l.writing = l.waiting[0], l.waiting[1:], true
+	return next, true
+}
+
+func (l *Log) written() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writing = false
+}
+
+// due reports whether a line of a cause is due, and how many were left out since the last one. The caller holds the lock.
+func (l *Log) due(now time.Time, scope, kind string) (omitted int, due bool) {
 	c := l.scopes[scope][kind]
 	if c == nil {
 		if l.count >= causesMax {
@@ -133,15 +182,20 @@ func (l *Log) Recovered(scope, message string, args ...any) {
 	if l.Quiet() {
 		return
 	}
-	if began, was := l.closeScope(scope); was {
-		l.logger.Info(message, append(args, "after", l.now().Sub(began).Round(time.Millisecond))...)
+	now := l.now()
+	l.mu.Lock()
+	began, was := l.closeScope(scope)
+	if was {
+		l.wait(line{slog.LevelInfo, message, append(args, "after", now.Sub(began).Round(time.Millisecond))})
+	}
+	l.mu.Unlock()
+	if was {
+		l.write()
 	}
 }
 
-// closeScope ends the causes of a scope, and returns when the first of them began.
+// closeScope ends the causes of a scope, and returns when the first of them began. The caller holds the lock.
 func (l *Log) closeScope(scope string) (began time.Time, was bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, c := range l.scopes[scope] {
 		if !c.open {
 			continue

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,5 +116,58 @@ func TestErrorsOfOneCauseHaveOneKind(t *testing.T) {
 		if kind := KindOf(c.err); kind != c.kind {
 			t.Errorf("%v: %s, expected %s", c.err, kind, c.kind)
 		}
+	}
+}
+
+// handler has a function handle records.
+type handler struct {
+	slog.Handler
+	handle func(slog.Record)
+}
+
+func (h handler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h handler) Handle(_ context.Context, r slog.Record) error {
+	h.handle(r)
+	return nil
+}
+
+func TestTheEndIsLoggedAfterTheBeginningAlsoIfAnotherGoroutineSeesItMeanwhile(t *testing.T) {
+	var l *Log
+	var lines []string
+	l = New(slog.New(handler{handle: func(r slog.Record) {
+		if r.Level == slog.LevelWarn {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				l.Recovered("redis", "answers")
+			}()
+			<-done
+		}
+		lines = append(lines, r.Message)
+	}}), testkit.NewManual().Now)
+	l.Warn("redis", "late", "is late")
+	if want := []string{"is late", "answers"}; !slices.Equal(lines, want) {
+		t.Errorf("%q, expected %q", lines, want)
+	}
+}
+
+func TestALoggerThatPanicsStopsNoLaterLine(t *testing.T) {
+	var lines []string
+	l := New(slog.New(handler{handle: func(r slog.Record) {
+		lines = append(lines, r.Message)
+		panic("full")
+	}}), testkit.NewManual().Now)
+	for _, log := range []func(){
+		func() { l.Warn("redis", "late", "is late") },
+		func() { l.Recovered("redis", "answers") },
+	} {
+		func() {
+			defer func() { _ = recover() }()
+			log()
+		}()
+	}
+	if want := []string{"is late", "answers"}; !slices.Equal(lines, want) {
+		t.Errorf("%q, expected %q", lines, want)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -36,9 +36,8 @@ const (
 
 // Catalog has the policies that this process holds.
 type Catalog struct {
-	names  []string // empty: all
-	logger *slog.Logger
-	now    func() time.Time
+	names []string // empty: all
+	now   func() time.Time
 
 	mu         sync.RWMutex
 	held       map[string]*Policy
@@ -63,8 +62,8 @@ const (
 )
 
 // NewCatalog returns a catalog that holds nothing yet, of the policies with these names; none: of all.
-func NewCatalog(names []string, logger *slog.Logger, now func() time.Time) *Catalog {
-	return &Catalog{names: names, logger: logger, now: now, held: map[string]*Policy{}, texts: map[string]string{},
+func NewCatalog(names []string, now func() time.Time) *Catalog {
+	return &Catalog{names: names, now: now, held: map[string]*Policy{}, texts: map[string]string{},
 		unreadable: map[string]string{}, revision: -1}
 }
 
@@ -167,7 +166,6 @@ func (c *Catalog) replace(revision int64, fields map[string]string) {
 			held[name], texts[name] = read, text
 			continue
 		}
-		c.logger.Error("a published policy cannot be read", "policy", name, "error", err)
 		unreadable[name] = err.Error()
 		if later := kernel.LaterError(""); before != nil && !errors.As(err, &later) {
 			held[name], texts[name] = before, c.texts[name]
@@ -334,6 +332,7 @@ func (f *Follower) Report(err error) {
 	switch {
 	case found == FoundPolicies:
 		f.Notices.Recovered("published", "policies are published in redis again", "address", f.conn.Address())
+		f.reportUnreadable()
 	case found == FoundFormat:
 		f.Notices.Warn("published", "format", ErrFormat.Error(), "address", f.conn.Address(), "meanwhile", meanwhile)
 	case held > 0: // where none were ever published, perhaps none are needed: a request reports it
@@ -341,8 +340,27 @@ func (f *Follower) Report(err error) {
 	}
 }
 
-// isReasonToLook reports whether a message is a reason to look: another revision, or a subscription that is confirmed, for what was
-// published before it was missed.
+// reportUnreadable logs the policies that cannot be read, or that all can be again.
+func (f *Follower) reportUnreadable() {
+	f.Catalog.mu.RLock()
+	unreadable := maps.Clone(f.unreadable)
+	f.Catalog.mu.RUnlock()
+	if len(unreadable) == 0 {
+		f.Notices.Recovered("unreadable", "policies can be read again", "address", f.conn.Address())
+	}
+	for name, reason := range unreadable {
+		meanwhile := "nothing: requests under it get errors"
+		if before, _ := f.Get(name); before != nil {
+			meanwhile = "the version before"
+		}
+		f.Notices.Warn("unreadable", name+" "+reason, "a published policy cannot be read",
+			"address", f.conn.Address(), "policy", name, "error", lex.Truncate(reason), "meanwhile", meanwhile)
+	}
+}
+
+// isReasonToLook reports whether a message is a reason to look: another revision, any revision where the last look found none that
+// it reads (a Redis that came back empty gets the same one again), or a subscription that is confirmed, for what was published before
+// it was missed.
 func (f *Follower) isReasonToLook(message any) bool {
 	published, ok := message.(*redis.Message)
 	if !ok {
@@ -352,7 +370,7 @@ func (f *Follower) isReasonToLook(message any) bool {
 	revision, rest, ok := lex.Digits(published.Payload)
 	f.Catalog.mu.RLock()
 	defer f.Catalog.mu.RUnlock()
-	return ok && rest == "" && revision != f.revision
+	return ok && rest == "" && (revision != f.revision || f.found != FoundPolicies)
 }
 
 // jittered returns a time up to a tenth shorter or longer.

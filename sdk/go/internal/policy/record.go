@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/lex"
@@ -27,6 +28,9 @@ const (
 func Read(name, text string, before *Policy, ownMS int64) (*Policy, error) {
 	if len(text) > RecordMax {
 		return nil, fmt.Errorf("record: %d bytes, expected at most %d", len(text), RecordMax)
+	}
+	if !utf8.ValidString(text) {
+		return nil, errors.New("record: not UTF-8")
 	}
 	r := &recordReader{}
 	top := value{r, "", json.RawMessage(text)}.object()

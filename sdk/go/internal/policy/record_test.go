@@ -8,14 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/kernel"
 	"github.com/sluicegate/sluicegate/sdk/go/internal/testkit"
@@ -153,6 +153,15 @@ func TestAnErrorOfARecordHasThePathOfTheMember(t *testing.T) {
 		if err == nil || c.want == "" || !strings.HasPrefix(err.Error(), c.want) || errors.As(err, new(kernel.LaterError)) != c.later {
 			t.Errorf("%v: %v, expected %s, later: %v", c.changed, err, c.want, c.later)
 		}
+	}
+}
+
+// The reader of JSON replaces what is not UTF-8, so two keys of overrides would be one.
+func TestARecordThatIsNotUTF8IsDamaged(t *testing.T) {
+	text := testkit.RecordWith(t, "override", map[string]any{"app": "shop"})
+	_, err := Read("p", strings.Replace(text, `"shop"`, "\"sh\xffop\"", 1), nil, 1)
+	if err == nil || err.Error() != "record: not UTF-8" || errors.As(err, new(kernel.LaterError)) {
+		t.Error(err)
 	}
 }
 
@@ -316,7 +325,7 @@ func TestPoliciesAreFollowedAsTheVectorsSay(t *testing.T) {
 	for _, history := range histories {
 		t.Run(history.Name, func(t *testing.T) {
 			client.Del(ctx, PoliciesKey)
-			f := NewFollower(NewCatalog(nil, slog.New(slog.DiscardHandler), time.Now), wire.Conn{Client: client})
+			f := NewFollower(NewCatalog(nil, time.Now), wire.Conn{Client: client})
 			for place, step := range history.Steps {
 				switch step.Op {
 				case "found", "publish":
@@ -334,8 +343,7 @@ func TestPoliciesAreFollowedAsTheVectorsSay(t *testing.T) {
 						t.Fatal(err)
 					}
 				case "hear":
-					// A message with another revision makes a running follower look.
-					if n, err := strconv.ParseInt(step.Message, 10, 64); err == nil && n != f.revision {
+					if f.isReasonToLook(&redis.Message{Payload: step.Message}) {
 						if err := f.Look(ctx, true); err != nil {
 							t.Fatal(err)
 						}
@@ -354,6 +362,21 @@ func TestPoliciesAreFollowedAsTheVectorsSay(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTheRevisionThatIsHeldIsNewsAfterRedisWasEmpty(t *testing.T) {
+	f := NewFollower(NewCatalog(nil, time.Now), wire.Conn{})
+	published := map[string]string{"#format": "1", "#revision": "7", "#clock": "server"}
+	hears := func(message string) bool { return f.isReasonToLook(&redis.Message{Payload: message}) }
+	for step, c := range []struct {
+		found map[string]string
+		want  bool
+	}{{published, false}, {nil, true}, {published, false}} {
+		f.Take(c.found, false)
+		if hears("7") != c.want || !hears("8") || hears("no number") {
+			t.Errorf("step %d: after %v a message with the revision that is held is a reason to look: %v", step, c.found, !c.want)
+		}
 	}
 }
 

@@ -42,6 +42,7 @@ type Answer struct {
 	decided int64           // what Redis reports to be left of the rule that decided; below 0 if more than its limit is in use
 	left    []int64         // the same of each of several of these rules
 	Charged []int64         // of the debt, for each rule of the request
+	Called  []kernel.Called // requests that wait for a permit and could pass now
 }
 
 // notReported is the usage of a rule that an answer does not report.
@@ -271,7 +272,7 @@ func (s *Redis) callScript(ctx context.Context, req Request, calls *int) (Answer
 		switch got.Kind {
 		case wire.ReplyRefused, wire.ReplyAllowed:
 			charged := req.Debt.chargedOf(req.Rules.Set, set, got.Charged)
-			return Answer{Verdict: got.Verdict, Set: set, decided: got.Decided, left: got.Left, Charged: charged}, nil
+			return Answer{Verdict: got.Verdict, Set: set, decided: got.Decided, left: got.Left, Charged: charged, Called: got.Called}, nil
 		case wire.ReplyUnsupported:
 			return Answer{}, &wire.Failure{Class: wire.ClassCaller, Cause: wire.ErrUnsupported}
 		case wire.ReplyMalformed:

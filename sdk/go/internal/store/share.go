@@ -158,7 +158,9 @@ func (s *Share) openAccount(key string, rules *wire.CompiledRules, nodes, now in
 		if acct.latestUS > now && acct.latestUS-now <= lagMaxUS {
 			now = acct.latestUS
 		}
-		acct.adoptRules(rules, rules.MomentsAt(now))
+		at := rules.MomentsAt(now)
+		acct.adoptRules(rules, at)
+		s.raiseWindows(key, acct, at)
 		return acct, now, true
 	}
 	acct := &account{rules: rules, stored: kernel.NewKeyState(rules.Set), used: kernel.NewKeyState(rules.Set), nodes: nodes, chargeID: wire.NewID()}
@@ -168,6 +170,26 @@ func (s *Share) openAccount(key string, rules *wire.CompiledRules, nodes, now in
 	}
 	acct.used = acct.stored.Clone()
 	return acct, now, false
+}
+
+// raiseWindows raises an account to what Redis reported of its window, of rules that have one. What was admitted here in the window
+// before counts a whole window's length, so it hid such a report of at most as much; and ends while that still counts.
+func (s *Share) raiseWindows(key string, acct *account, at []kernel.Moment) {
+	isFixed := func(r kernel.Rule) bool { return r.Code == kernel.CodeFixedWindow }
+	known := s.reported[key]
+	if known == nil || !slices.ContainsFunc(acct.rules.Set.Rules, isFixed) {
+		return
+	}
+	usage := kernel.KeyState{Set: known.Set, States: slices.Clone(known.States)}
+	usage.AdoptRules(acct.rules.Set, at)
+	var reported [kernel.RulesMax]int64
+	for i, rule := range acct.rules.Set.Rules {
+		reported[i] = notReported
+		if isFixed(rule) {
+			reported[i] = usage.UsedOf(i, at[i])
+		}
+	}
+	acct.raise(acct.rules, reported, at)
 }
 
 // keepAccount keeps a new account if anything is in it; false if there is no place for it.

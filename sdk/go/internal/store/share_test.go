@@ -136,6 +136,45 @@ func TestWhatOthersTookWhileADebtIsChargedIsNoDebt(t *testing.T) {
 	}
 }
 
+// Permits that the share admitted in a window count for its whole length, also when Redis has begun the next one: it hides no report of that.
+func TestWhatCountsFromTheWindowBeforeHidesNoReport(t *testing.T) {
+	day := kernel.Spec{Code: kernel.CodeFixedWindow, Limit: 40, Calendar: true, Zone: "UTC"}
+	for name, c := range map[string]struct {
+		rule   kernel.Spec
+		window int64
+	}{
+		"hour": {testkit.Window(40, time.Hour), time.Hour.Microseconds()},
+		"day":  {day, 24 * time.Hour.Microseconds()},
+	} {
+		p, window := compiled(t, 1, c.rule), c.window
+		s, begin := NewShare(), kernel.Year2026US
+		ask := func(now int64) int {
+			passed := 0
+			for range 50 {
+				if s.Decide(Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: 1, Now: now}}, 1).Allowed {
+					passed++
+				}
+			}
+			return passed
+		}
+		if n := ask(begin); n != 40 {
+			t.Fatalf("%s: %d passed", name, n)
+		}
+		paid := begin + window*9/10
+		b, _ := s.DebtFor("k", p, paid)
+		s.Settle("k", b, p, Answer{Set: p.Set, Charged: []int64{40}}, nil, paid)
+		s.Learn("k", p, Answer{Set: p.Set, decided: 0}, paid)
+		next := begin + window + window/20
+		s.Learn("k", p, Answer{Set: p.Set, decided: 15}, next)
+		if n := ask(next); n != 0 {
+			t.Errorf("%s: %d passed while what the share admitted counts", name, n)
+		}
+		if n := ask(begin + window + window/5); n != 15 {
+			t.Errorf("%s: %d passed in the window of which Redis has 25 of 40 in use", name, n)
+		}
+	}
+}
+
 // While a limit is lowered, Redis reports more than it. What was decided here before is raised all the way, and what is owed stays
 // owed.
 func TestAnAccountTakesOverWhatIsInUseAboveALoweredLimit(t *testing.T) {
@@ -147,12 +186,12 @@ func TestAnAccountTakesOverWhatIsInUseAboveALoweredLimit(t *testing.T) {
 		return s.Decide(Request{Rules: p, Key: "k", Request: kernel.Request{Verb: kernel.VerbCheck, Cost: cost, Now: now}}, 1).Allowed
 	}
 	for name, c := range map[string]struct {
-		left, charged, used, owed int64
+		left, charged, used, owed, later int64
 	}{
-		"above":            {-2950, 10, 3000, 0},
-		"above, in debt":   {-2950, 0, 3010, 10},
-		"used up":          {0, 10, 50, 0},
-		"used up, in debt": {0, 0, 50, 10}, // there is no room for more
+		"above":            {-2950, 10, 3000, 0, 3000},
+		"above, in debt":   {-2950, 0, 3010, 10, 3010},
+		"used up":          {0, 10, 50, 0, 50},
+		"used up, in debt": {0, 0, 50, 10, 60}, // there is no room for more before the limit rises
 	} {
 		s := NewShare()
 		if !ask(s, full, 10) {
@@ -169,7 +208,7 @@ func TestAnAccountTakesOverWhatIsInUseAboveALoweredLimit(t *testing.T) {
 		if owed, _ := account.owed(at); owed[0] != c.owed {
 			t.Errorf("%s: %d are owed, expected %d", name, owed[0], c.owed)
 		}
-		if ask(s, lowered, 1) || ask(s, full, 4001-c.used) || !ask(s, full, 4000-c.used) {
+		if ask(s, lowered, 1) || ask(s, full, 4001-c.later) || !ask(s, full, 4000-c.later) {
 			t.Errorf("%s: not 4000 in all", name)
 		}
 	}
