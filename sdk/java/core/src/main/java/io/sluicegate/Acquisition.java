@@ -1,5 +1,7 @@
 package io.sluicegate;
 
+import java.util.concurrent.CompletableFuture;
+
 /** An attempt to hold a permit. Closing it gives back what is held; of a refusal that is nothing. */
 public final class Acquisition implements AutoCloseable {
     private final Decision decision;
@@ -31,5 +33,14 @@ public final class Acquisition implements AutoCloseable {
     @Override
     public void close() {
         permit.close();
+    }
+
+    /**
+     * Closes the permit without blocking, if there is one.
+     *
+     * @return a future as that of {@link Permit#closeAsync()}
+     */
+    public CompletableFuture<Void> closeAsync() {
+        return permit.closeAsync();
     }
 }

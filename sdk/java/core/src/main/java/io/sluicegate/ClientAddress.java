@@ -53,9 +53,14 @@ public final class ClientAddress {
         List<Network> networks = new ArrayList<>();
         for (String proxy : proxies) {
             int slash = proxy.indexOf('/');
-            byte[] address = parse(slash < 0 ? proxy : proxy.substring(0, slash));
+            String text = slash < 0 ? proxy : proxy.substring(0, slash);
+            byte[] address = parse(text);
             String length = slash < 0 ? "" : proxy.substring(slash + 1);
             int bits = address == null ? -1 : slash < 0 ? address.length * 8 : length.matches("[0-9]{1,3}") ? Integer.parseInt(length) : -1;
+            if (slash >= 0 && bits >= 0 && address.length == 4 && text.indexOf(':') >= 0) {
+                // IPv4 inside IPv6, whose first 96 bits are those around it.
+                bits = bits >= 96 ? bits - 96 : -1;
+            }
             if (bits < 0 || bits > address.length * 8) {
                 throw new IllegalArgumentException("`" + proxy + "` is not a network");
             }
@@ -105,9 +110,10 @@ public final class ClientAddress {
             }
             address = hop;
         }
-        return text(address);
+        return text(v4InNat64(address) ? Arrays.copyOfRange(address, 12, 16) : address);
     }
 
+    // An address of NAT64 is a client's, though its key is that of an IPv4 address.
     private boolean isTrusted(byte[] address) {
         return trusted.stream().anyMatch(network -> network.contains(address));
     }
@@ -142,14 +148,13 @@ public final class ClientAddress {
             return null;
         }
         try {
-            byte[] address = InetAddress.getByName(bare).getAddress();
-            return v4InNat64(address) ? Arrays.copyOfRange(address, 12, 16) : address;
+            return InetAddress.getByName(bare).getAddress();
         } catch (UnknownHostException e) {
             return null;
         }
     }
 
-    // 64:ff9b::/96; what is inside ::ffff:0:0/96 Java gives as IPv4 already.
+    // 64:ff9b::/96 of RFC 6052; what is inside ::ffff:0:0/96 Java gives as IPv4 already.
     private static boolean v4InNat64(byte[] address) {
         byte[] prefix = {0, 0x64, (byte) 0xff, (byte) 0x9b, 0, 0, 0, 0, 0, 0, 0, 0};
         return address.length == 16 && Arrays.equals(address, 0, 12, prefix, 0, 12);

@@ -5,7 +5,10 @@ import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The source of limiters. A program makes one and closes it at its end. It is safe for all threads. */
+/**
+ * The source of limiters. A program makes one and closes it at its end. It is safe for all threads. Once a gate that decides in Redis is closed, requests
+ * fail with {@link ErrorCode#NOT_CHARGED}.
+ */
 public interface Gate extends AutoCloseable {
     /**
      * The limiter of a policy. Whether there is such a policy is found with the first request.

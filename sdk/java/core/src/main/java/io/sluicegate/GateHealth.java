@@ -13,7 +13,7 @@ public record GateHealth(State state, String address, String cause, String decis
     public enum State {
         /** Redis or the server answered lately, and the policies that the program uses were read. */
         UP,
-        /** Redis or the server does not decide, or has no policies any more, and what is known decides meanwhile. */
+        /** Redis or the server does not decide, or has no policies any more, and what is known decides meanwhile; or one of its policies cannot be read. */
         DEGRADED,
         /** Requests by policies get no decision: it does not decide, or no policy was read yet, and nothing else decides. */
         DOWN

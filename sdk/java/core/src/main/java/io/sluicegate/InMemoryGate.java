@@ -16,7 +16,7 @@ import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * Decides in the memory of this process. It never blocks: under {@code overflow: queue} a check that could wait is
- * refused, or allowed with a wait that the caller takes on itself.
+ * refused, or allowed with a wait that the caller takes on itself. An {@code acquire} with a wait is decided at once.
  */
 public class InMemoryGate implements LocalLimits {
     /** Keys that are remembered; the one that was used least recently falls out. */

@@ -1,5 +1,6 @@
 package io.sluicegate;
 
+import io.sluicegate.internal.AbandonedPermits;
 import io.sluicegate.internal.Checks;
 import io.sluicegate.internal.Decided;
 import io.sluicegate.internal.kernel.Numbers;
@@ -30,7 +31,7 @@ import java.util.function.Supplier;
  * {@code checkOrThrow}. Where there is no decision its future fails with the bare {@link SluicegateException}; as with every
  * future, {@code join} and stages behind it get that as the cause of a {@link java.util.concurrent.CompletionException}, and {@code get} as that
  * of an {@link java.util.concurrent.ExecutionException}. Such a future may be cancelled: a request that was sent may still be charged,
- * and one that a queue holds back gives up its turn. At most 10,000 of these calls are under way at a gate; one more fails at once with
+ * and one that a queue holds back gives up its turn. At most 10,000 of these calls are under way at a gate (over HTTP as many {@code acquire} beside them); one more fails at once with
  * {@link ErrorCode#NOT_CHARGED}. What depends on such a future should not block: a gate completes them on few threads.
  */
 public final class Limiter {
@@ -294,14 +295,60 @@ public final class Limiter {
     }
 
     /**
-     * Holds a permit of a {@code concurrency} rule, by a random name.
+     * Holds a permit of a {@code concurrency} rule, by a random name. If the thread is interrupted or there is no answer, the permit may be
+     * held: it is released in the background.
      *
      * @param key the key of the budget; empty for that of {@link #shared()}
      * @return the attempt, to be closed after use
      */
     public Acquisition acquire(String key) {
+        return acquire(key, 1, null);
+    }
+
+    /**
+     * As {@link #acquire(String)}, and waits for a permit where the rule has a {@code queue}. Permits are given in the
+     * order in which requests came to the store. The timeout or deadline of the gate is not part of the wait. In memory the wait is ignored.
+     *
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @param maxWait the longest wait, in whole ms; it counts in place of the policy's {@code max_wait}
+     * @return the attempt, to be closed after use
+     */
+    public Acquisition acquire(String key, Duration maxWait) {
+        return acquire(key, 1, Objects.requireNonNull(maxWait, "maxWait"));
+    }
+
+    /**
+     * As {@link #acquire(String, Duration)}, with a cost.
+     *
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @param cost how many
+     * @param maxWait the longest wait; null: as long as the policy lets a request wait
+     * @return the attempt, to be closed after use
+     */
+    public Acquisition acquire(String key, long cost, Duration maxWait) {
         String id = UUID.randomUUID().toString();
-        return new Acquisition(this, key, id, acquire(key, id, 1));
+        try {
+            return new Acquisition(this, key, id, acquire(key, id, cost, maxWait));
+        } catch (RuntimeException e) {
+            if (mayBeHeld(e)) {
+                abandon(key, id);
+            }
+            throw e;
+        }
+    }
+
+    private static boolean mayBeHeld(Throwable problem) {
+        return !(problem instanceof SluicegateException undecided) || undecided.charged() != Charged.NO;
+    }
+
+    /** Releases in the background what may be held by a name that no caller has. */
+    void abandon(String key, String id) {
+        AbandonedPermits.release(() -> releaseUnobserved(key, id));
+    }
+
+    /** No observer sees it: the program did not ask for it. */
+    CompletableFuture<Decision> releaseUnobserved(String key, String id) {
+        return observedBy().releaseAsync(key, id);
     }
 
     /**
@@ -314,7 +361,24 @@ public final class Limiter {
      *     and nothing is held
      */
     public Decision acquire(String key, String id, long cost) {
-        return decide(call(Verb.ACQUIRE, key, cost, id));
+        return acquire(key, id, cost, null);
+    }
+
+    /**
+     * As {@link #acquire(String, String, long)}, and waits as {@link #acquire(String, Duration)}. If you do not get the decision, release the name.
+     *
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @param id the name, 1 to 1,024 bytes
+     * @param cost how many
+     * @param maxWait the longest wait; null: as long as the policy lets a request wait
+     * @return the decision; {@link Decision#heldUs()} is how long it waited
+     */
+    public Decision acquire(String key, String id, long cost, Duration maxWait) {
+        return decide(call(Verb.ACQUIRE, key, cost, maxWaitUs(maxWait), id));
+    }
+
+    private static long maxWaitUs(Duration maxWait) {
+        return maxWait == null ? Numbers.NO_WAIT_GIVEN : Checks.maxWaitUs(maxWait);
     }
 
     /**
@@ -426,6 +490,54 @@ public final class Limiter {
     }
 
     /**
+     * As {@link #acquire(String)}. If the future is cancelled before it completes, the permit may be held: it is released in the background.
+     *
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @return a future of the attempt, to be closed after use
+     */
+    public CompletableFuture<Acquisition> acquireAsync(String key) {
+        return acquireAsync(key, 1, null);
+    }
+
+    /**
+     * As {@link #acquire(String, Duration)}. A request that waits holds no thread. If the future is cancelled, it waits no longer.
+     *
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @param maxWait the longest wait, in whole ms
+     * @return a future of the attempt, to be closed after use
+     */
+    public CompletableFuture<Acquisition> acquireAsync(String key, Duration maxWait) {
+        return acquireAsync(key, 1, Objects.requireNonNull(maxWait, "maxWait"));
+    }
+
+    /**
+     * As {@link #acquire(String, long, Duration)}.
+     *
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @param cost how many
+     * @param maxWait the longest wait; null: as long as the policy lets a request wait
+     * @return a future of the attempt, to be closed after use
+     */
+    public CompletableFuture<Acquisition> acquireAsync(String key, long cost, Duration maxWait) {
+        String id = UUID.randomUUID().toString();
+        CompletableFuture<Acquisition> acquired = new CompletableFuture<>();
+        CompletableFuture<Decision> decided = acquireAsync(key, id, cost, maxWait);
+        decided.whenComplete((decision, problem) -> {
+            if (problem != null) {
+                acquired.completeExceptionally(problem);
+            }
+            // A future that was cancelled takes no decision: nobody will close its permit.
+            boolean hasOwner = problem == null && acquired.complete(new Acquisition(this, key, id, decision));
+            boolean mayBeHeld = problem == null ? decision.allowed() : mayBeHeld(problem);
+            if (!hasOwner && mayBeHeld) {
+                abandon(key, id);
+            }
+        });
+        acquired.whenComplete((attempt, problem) -> decided.cancel(true));
+        return acquired;
+    }
+
+    /**
      * As {@link #acquire(String, String, long)}.
      *
      * @param key the key of the budget; empty for that of {@link #shared()}
@@ -434,7 +546,20 @@ public final class Limiter {
      * @return a future of the decision
      */
     public CompletableFuture<Decision> acquireAsync(String key, String id, long cost) {
-        return decideAsync(() -> call(Verb.ACQUIRE, key, cost, id));
+        return acquireAsync(key, id, cost, null);
+    }
+
+    /**
+     * As {@link #acquire(String, String, long, Duration)}. If you cancel the future, release the name.
+     *
+     * @param key the key of the budget; empty for that of {@link #shared()}
+     * @param id the name
+     * @param cost how many
+     * @param maxWait the longest wait; null: as long as the policy lets a request wait
+     * @return a future of the decision
+     */
+    public CompletableFuture<Decision> acquireAsync(String key, String id, long cost, Duration maxWait) {
+        return decideAsync(() -> call(Verb.ACQUIRE, key, cost, maxWaitUs(maxWait), id));
     }
 
     /**

@@ -99,6 +99,17 @@ class AsyncTest {
     }
 
     @Test
+    void a_wait_where_no_rule_has_a_queue_is_refused_before_anything_is_sent() {
+        Limiter pool = gate.limit("pool", Limit.concurrency(5, Duration.ofSeconds(30)));
+        SluicegateException refused = assertThrows(SluicegateException.class, () -> pool.acquire("k", Duration.ofSeconds(1)));
+        assertEquals(ErrorCode.UNSUPPORTED_VERB, refused.code());
+        assertEquals("op: `acquire` with `max_wait` is not supported by policy `pool`", refused.getMessage());
+        CompletableFuture<Acquisition> later = pool.acquireAsync("k", Duration.ZERO);
+        assertEquals(refused.getMessage(), assertThrows(ExecutionException.class, later::get).getCause().getMessage());
+        assertTrue(port.held.isEmpty());
+    }
+
+    @Test
     void calls_that_wait_for_an_answer_hold_no_thread_and_their_number_is_bounded() throws Exception {
         for (int round = 0; round < 2; round++) {
             port.open(false);

@@ -24,7 +24,7 @@ class ClientAddressTest {
             tests.add(DynamicTest.dynamicTest(field + " " + one.get("name"),
                 () -> assertEquals(one.get("key"), trusting.from(field).key((String) one.get("peer"), value(one)))));
         }
-        assertTrue(tests.size() >= 91);
+        assertTrue(tests.size() >= 96);
         return tests;
     }
 

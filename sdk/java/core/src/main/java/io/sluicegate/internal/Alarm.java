@@ -1,7 +1,9 @@
 package io.sluicegate.internal;
 
+import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Queue;
 import java.util.function.BiConsumer;
 import java.util.function.LongSupplier;
 
@@ -22,6 +24,9 @@ public final class Alarm {
     /** True while the log has a line that nothing has taken back. */
     private volatile boolean raised;
     private long since;
+    /** Lines that are not written yet. */
+    private final Queue<Line> waiting = new ArrayDeque<>();
+    private volatile boolean isWriting;
 
     /** Makes one that writes to the log {@code io.sluicegate}. */
     public Alarm() {
@@ -40,12 +45,16 @@ public final class Alarm {
 
     /** Logs a line, unless the log has one about this cause of the last minute. */
     public void raise(String cause, String line) {
-        if (isDue(cause)) {
-            log.accept(System.Logger.Level.WARNING, Texts.truncate(line));
+        synchronized (this) {
+            if (!isDue(cause)) {
+                return;
+            }
+            waiting.add(new Line(System.Logger.Level.WARNING, Texts.truncate(line)));
         }
+        write();
     }
 
-    private synchronized boolean isDue(String cause) {
+    private boolean isDue(String cause) {
         long now = nanos.getAsLong();
         Long last = loggedAt.get(cause);
         if (last != null && now - last < AGAIN_NANOS) {
@@ -74,14 +83,34 @@ public final class Alarm {
         if (!raised) {
             return;
         }
-        long lasted;
         synchronized (this) {
             if (!raised) {
                 return;
             }
             raised = false;
-            lasted = nanos.getAsLong() - since;
+            long lasted = nanos.getAsLong() - since;
+            String after = lasted < 1_000_000_000L ? lasted / 1_000_000L + " ms" : lasted / 1_000_000_000L + " s";
+            waiting.add(new Line(System.Logger.Level.INFO, line + ", after " + after));
         }
-        log.accept(System.Logger.Level.INFO, line + ", after " + (lasted < 1_000_000_000L ? lasted / 1_000_000L + " ms" : lasted / 1_000_000_000L + " s"));
+        write();
     }
+
+    // Outside of the lock, as a log may ask the gate; and by one thread at a time, so that the lines are in the order of what happened.
+    private void write() {
+        for (Line next = take(); next != null; next = take()) {
+            try {
+                log.accept(next.level, next.text);
+            } finally {
+                isWriting = false;
+            }
+        }
+    }
+
+    private synchronized Line take() {
+        Line next = isWriting ? null : waiting.poll();
+        isWriting |= next != null;
+        return next;
+    }
+
+    private record Line(System.Logger.Level level, String text) {}
 }

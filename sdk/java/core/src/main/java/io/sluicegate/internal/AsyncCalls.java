@@ -111,9 +111,11 @@ public final class AsyncCalls implements AutoCloseable {
     public final class Running {
         private final CompletableFuture<Decision> result = new CompletableFuture<>();
         private volatile Thread beginner;
+        private volatile boolean hasEnded;
 
         /** Ends the call with a decision, or with a problem if that is not null. */
         public void end(Decision decision, Throwable problem) {
+            hasEnded = true;
             Runnable completion = () -> {
                 places.release();
                 fillPlaces();
@@ -145,6 +147,20 @@ public final class AsyncCalls implements AutoCloseable {
                 }
             });
             result.whenComplete((decision, problem) -> timer.cancel(false));
+        }
+
+        /** Runs {@code undo} if the future is cancelled, or the gate closed, before the call has ended. */
+        public void ifAbandoned(Runnable undo) {
+            result.whenComplete((decision, problem) -> {
+                if (!hasEnded) {
+                    undo.run();
+                }
+            });
+        }
+
+        /** {@return whether nobody takes the decision any more} */
+        public boolean isAbandoned() {
+            return result.isDone();
         }
 
         private void leave() {

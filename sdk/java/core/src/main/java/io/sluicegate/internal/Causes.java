@@ -4,6 +4,7 @@ import java.net.ConnectException;
 import java.net.SocketTimeoutException;
 import java.net.UnknownHostException;
 import java.nio.channels.UnresolvedAddressException;
+import java.util.Locale;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.function.Function;
@@ -67,7 +68,13 @@ public final class Causes {
         if (cause instanceof SocketTimeoutException) {
             return SILENT;
         }
-        return cause instanceof ConnectException ? "connection refused" : null;
+        return cause instanceof ConnectException ? connectCause(cause) : null;
+    }
+
+    // Some clients say nothing of a connection that was refused.
+    private static String connectCause(Throwable cause) {
+        String reason = chain(cause).map(Throwable::getMessage).filter(Objects::nonNull).reduce("", (outer, inner) -> inner);
+        return reason.isEmpty() || reason.toLowerCase(Locale.ROOT).contains("refused") ? "connection refused" : reason;
     }
 
     private static String truncate(String text) {

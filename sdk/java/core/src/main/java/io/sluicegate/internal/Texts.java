@@ -10,6 +10,8 @@ public final class Texts {
     public static final int CHARACTERS_MAX = 1024;
     /** The words for what decides if Redis answers and has no policies that can be read. */
     public static final String READ_BEFORE = "Redis decides by the policies that were read before";
+    /** The verb of an acquire that has a wait, in errors. */
+    public static final String ACQUIRE_WITH_MAX_WAIT = "acquire` with `max_wait";
 
     private Texts() {}
 

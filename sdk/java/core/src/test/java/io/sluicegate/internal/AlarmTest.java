@@ -1,7 +1,9 @@
 package io.sluicegate.internal;
 
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
@@ -46,6 +48,33 @@ class AlarmTest {
             now.addAndGet(SECOND);
         }
         assertEquals(List.of("WARNING late", "INFO back, after 0 ms"), lines);
+    }
+
+    @Test
+    void the_end_is_logged_after_the_beginning_also_if_another_thread_sees_it_meanwhile() {
+        List<Alarm> made = new ArrayList<>();
+        Alarm slow = new Alarm(now::get, (level, line) -> {
+            if (level == System.Logger.Level.WARNING) {
+                Thread other = new Thread(() -> made.get(0).clear("back"));
+                other.start();
+                assertDoesNotThrow(() -> other.join());
+            }
+            lines.add(level + " " + line);
+        });
+        made.add(slow);
+        slow.raise("late", "late");
+        assertEquals(List.of("WARNING late", "INFO back, after 0 ms"), lines);
+    }
+
+    @Test
+    void a_log_that_throws_stops_no_later_line() {
+        Alarm broken = new Alarm(now::get, (level, line) -> {
+            lines.add(line);
+            throw new IllegalStateException("full");
+        });
+        assertThrows(IllegalStateException.class, () -> broken.raise("late", "late"));
+        assertThrows(IllegalStateException.class, () -> broken.clear("back"));
+        assertEquals(List.of("late", "back, after 0 ms"), lines);
     }
 
     @Test

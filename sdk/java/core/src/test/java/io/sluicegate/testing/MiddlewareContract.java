@@ -91,7 +91,7 @@ public abstract class MiddlewareContract {
         }
     }
 
-    private static final class NoRedis implements RedisPort {
+    static final class NoRedis implements RedisPort {
         @Override
         public Object call(long timeoutNanos, byte[]... command) throws Failure {
             throw new Failure("there is no connection", false, false);

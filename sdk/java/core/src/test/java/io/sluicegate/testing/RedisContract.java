@@ -32,6 +32,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -263,12 +264,13 @@ public abstract class RedisContract {
 
     @Test
     void the_rules_that_were_taken_over_later_decide() {
-        try (DirectGate early = ready(Sluicegate.direct(deaf(open(redis.uri()))).app("shop").deadline(LONG).build());
+        DeafPort port = new DeafPort(open(redis.uri()));
+        try (DirectGate early = ready(Sluicegate.direct(port).app("shop").deadline(LONG).build());
              DirectGate late = gate(redis.uri())) {
             publish("two", Records.of("fixed-10"));
             Limiter old = early.policy("two");
             assertEquals(9, old.check("k").remaining());
-            TestRedis.pause(5);
+            port.closeEyes();
             publish("two", Records.of("fixed-20", "version", 2L));
             assertEquals(18, late.policy("two").check("k").remaining());
             Decision decision = old.check("k");
@@ -279,24 +281,47 @@ public abstract class RedisContract {
         }
     }
 
-    /** Returns a port that receives no messages: its gate learns of a change late. */
-    private static RedisPort deaf(RedisPort port) {
-        return new RedisPort() {
-            @Override
-            public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
+    /** A port that receives no messages and, once it is {@link #closeEyes}, has no look at policies: its gate stays with those that it has. */
+    private static final class DeafPort implements RedisPort {
+        private final RedisPort port;
+        private final AtomicInteger looks = new AtomicInteger();
+        private volatile boolean isBlind;
+
+        DeafPort(RedisPort port) {
+            this.port = port;
+        }
+
+        /** Refuses further looks, and waits for those that are under way: a gate that has just begun looks in the background as well. */
+        void closeEyes() {
+            isBlind = true;
+            TestRedis.await("the looks", () -> looks.get() == 0);
+        }
+
+        @Override
+        public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
+            if (!new String(command[0], StandardCharsets.US_ASCII).equals("HMGET")) {
                 return port.call(timeoutNanos, command);
             }
-
-            @Override
-            public void subscribe(String channel, java.util.function.Consumer<String> listener) {
-                // No message arrives.
+            looks.incrementAndGet();
+            try {
+                if (isBlind) {
+                    throw new Failure("no look", false, false);
+                }
+                return port.call(timeoutNanos, command);
+            } finally {
+                looks.decrementAndGet();
             }
+        }
 
-            @Override
-            public void close() {
-                port.close();
-            }
-        };
+        @Override
+        public void subscribe(String channel, java.util.function.Consumer<String> listener) {
+            // No message arrives.
+        }
+
+        @Override
+        public void close() {
+            port.close();
+        }
     }
 
     @Test

@@ -21,6 +21,7 @@ import java.util.Objects;
  */
 public final class HttpGate implements Gate {
     private static final Answers.Operation BATCH = new Answers.Operation("check", null);
+    private static final int PORT_MAX = 65535;
 
     private final HttpTransport server;
 
@@ -33,8 +34,14 @@ public final class HttpGate implements Gate {
      *
      * @param server where it listens, as {@code https://HOST:PORT}
      * @return a builder, with which you configure the gate
+     * @throws IllegalArgumentException if it is not the address of a server over HTTP, or has a query
      */
     public static Builder remote(URI server) {
+        boolean isHttp = "http".equalsIgnoreCase(server.getScheme()) || "https".equalsIgnoreCase(server.getScheme());
+        if (!isHttp || server.getHost() == null || server.getPort() > PORT_MAX || server.getRawQuery() != null || server.getRawFragment() != null) {
+            String shown = server.getScheme() + "://" + (server.getHost() == null ? "" : server.getHost()) + (server.getPort() < 0 ? "" : ":" + server.getPort());
+            throw new IllegalArgumentException("server: `" + shown + "` is not an address; expected `http://HOST:PORT` or `https://..`, without a query");
+        }
         return new Builder(server);
     }
 
@@ -174,9 +181,13 @@ public final class HttpGate implements Gate {
          *
          * @param token the token
          * @return this builder
+         * @throws IllegalArgumentException if it has a character that a header field cannot have
          */
         public Builder token(String token) {
-            this.token = Objects.requireNonNull(token, "token");
+            if (token.chars().anyMatch(c -> c < ' ' && c != '\t' || c == 0x7f || c > 0xff)) {
+                throw new IllegalArgumentException("token: has a character that a header field cannot have");
+            }
+            this.token = token;
             return this;
         }
 
@@ -192,7 +203,7 @@ public final class HttpGate implements Gate {
         }
 
         /**
-         * Sets the time that an answer may take, half of it to connect; 200 ms by default. Where policies queue it must be longer than their
+         * Sets the time that an answer may take, with the connection that it may need; 200 ms by default. Where policies queue it must be longer than their
          * {@code max_wait}.
          *
          * @param timeout 1 ms to 366 d

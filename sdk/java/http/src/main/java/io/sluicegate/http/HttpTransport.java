@@ -15,10 +15,8 @@ import io.sluicegate.internal.Deadline;
 import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.json.JsonException;
-import java.net.ConnectException;
 import java.net.URI;
 import java.net.http.HttpClient;
-import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
@@ -47,12 +45,19 @@ final class HttpTransport implements Transport, AutoCloseable {
     private static final int WARM_UP_AT_ONCE = AsyncPool.CALLS_AT_ONCE_MAX;
     private static final byte[] SAMPLE = ("{\"allowed\":true,\"granted\":1,\"wait_us\":0,\"limit\":1,\"remaining\":0,\"retry_after_us\":0,"
         + "\"reset_after_us\":1,\"rule\":\"r\"}").getBytes(StandardCharsets.US_ASCII);
+    /**
+     * Permits that are asked for at a time without a thread: each may wait at the server, on a connection of its own. Others wait here. They are apart
+     * from other calls, which would wait behind them: also the releases that they wait for.
+     */
+    static final int ACQUIRES_AT_ONCE_MAX = 1_024;
     private static final int OK = 200;
     private static final int UNAUTHORIZED = 401;
     private static final int SERVER_ERROR = 500;
 
     private final HttpClient client;
-    private final AsyncCalls calls = new AsyncCalls(AsyncPool.CALLS_AT_ONCE_MAX, new AsyncPool(AsyncCalls.THREADS));
+    private final AsyncPool pool = new AsyncPool(AsyncCalls.THREADS);
+    private final AsyncCalls calls = new AsyncCalls(AsyncPool.CALLS_AT_ONCE_MAX, pool);
+    private final AsyncCalls acquires = new AsyncCalls(ACQUIRES_AT_ONCE_MAX, pool);
     private final URI base;
     private final String token;
     private final String app;
@@ -61,7 +66,7 @@ final class HttpTransport implements Transport, AutoCloseable {
 
     HttpTransport(URI base, String token, String app, Duration timeout, boolean warmsUp) {
         // HTTP/1.1: POST is never repeated by this client.
-        this.client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(timeout.dividedBy(2)).build();
+        this.client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
         this.base = URI.create(base.toString().replaceAll("/+$", "") + "/");
         this.token = token;
         this.app = app;
@@ -112,6 +117,7 @@ final class HttpTransport implements Transport, AutoCloseable {
 
     @Override
     public void close() {
+        acquires.close();
         calls.close();
     }
 
@@ -120,19 +126,33 @@ final class HttpTransport implements Transport, AutoCloseable {
 
     @Override
     public Decision decide(Call call) throws InterruptedException {
-        return decision(call, post(request(call), timeout.ofDecision(System.nanoTime())));
+        return decision(call, post(request(call, call.maxWaitUs()), nanos(call, call.maxWaitUs())));
     }
 
     @Override
     public CompletableFuture<Decision> decideAsync(Call call) {
-        HttpRequest request = request(call);
-        return calls.begin(begun -> {
+        boolean mayWait = call.verb() == Verb.ACQUIRE;
+        long calledNanos = System.nanoTime();
+        return (mayWait ? acquires : calls).begin(begun -> {
+            // What it has waited here, it does not wait at the server, which counts in ms.
+            long waitedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - calledNanos);
+            long maxWaitUs = call.waitsForPermit() ? Math.max(call.maxWaitUs() - TimeUnit.MILLISECONDS.toMicros(waitedMs), 0) : call.maxWaitUs();
+            HttpRequest request = request(call, maxWaitUs);
             CompletableFuture<HttpResponse<LimitedBody.Body>> sent = send(request);
-            long nanos = timeout.ofDecision(System.nanoTime());
+            if (mayWait) {
+                // The server sees the connection end, and lets the request wait no longer.
+                begun.ifAbandoned(() -> sent.cancel(true));
+            }
+            long nanos = nanos(call, maxWaitUs);
             sent.copy().orTimeout(nanos, TimeUnit.NANOSECONDS).whenComplete((response, problem) -> {
                 sent.cancel(true);
+                if (problem != null && begun.isAbandoned()) {
+                    // It says nothing about the server.
+                    begun.end(null, problem);
+                    return;
+                }
                 try {
-                    begun.end(decision(call, answered(response, problem, nanos)), null);
+                    begun.end(decision(call, answered(request, response, problem, nanos)), null);
                 } catch (RuntimeException | Error e) {
                     begun.end(null, e);
                 }
@@ -140,12 +160,20 @@ final class HttpTransport implements Transport, AutoCloseable {
         });
     }
 
-    private HttpRequest request(Call call) {
-        return request((call.verb() == Verb.RESERVE ? Verb.CHECK : call.verb()).text(), body(call));
+    /** {@return the time for an answer} The server may first hold the request back. */
+    private long nanos(Call call, long maxWaitUs) {
+        long nanos = timeout.ofDecision(System.nanoTime());
+        long waitNanos = call.waitsForPermit() ? TimeUnit.MICROSECONDS.toNanos(maxWaitUs) : 0;
+        return waitNanos > Long.MAX_VALUE - nanos ? Long.MAX_VALUE : nanos + waitNanos;
+    }
+
+    private HttpRequest request(Call call, long maxWaitUs) {
+        return request((call.verb() == Verb.RESERVE ? Verb.CHECK : call.verb()).text(), body(call, maxWaitUs));
     }
 
     private Decision decision(Call call, HttpResponse<LimitedBody.Body> response) {
-        Answer answer = answer(response, new Answers.Operation(call.verb().text(), call.policy()));
+        String verb = call.waitsForPermit() ? Texts.ACQUIRE_WITH_MAX_WAIT : call.verb().text();
+        Answer answer = answer(response, new Answers.Operation(verb, call.policy()));
         return decided(() -> Answers.decision(call.policy(), answer.fields, answer.policyField));
     }
 
@@ -174,7 +202,7 @@ final class HttpTransport implements Transport, AutoCloseable {
     private HttpRequest request(String path, Map<String, Object> body) {
         HttpRequest.Builder request = HttpRequest.newBuilder(base.resolve("v1/" + path))
             .header("content-type", "application/json").header("user-agent", "sluicegate-java/0.1.0")
-            .POST(HttpRequest.BodyPublishers.ofString(Json.write(body)));
+            .POST(new TrackedBody(Json.write(body)));
         if (token != null) {
             request.header("authorization", "Bearer " + token);
         }
@@ -232,35 +260,36 @@ final class HttpTransport implements Transport, AutoCloseable {
     private HttpResponse<LimitedBody.Body> post(HttpRequest request, long nanos) throws InterruptedException {
         CompletableFuture<HttpResponse<LimitedBody.Body>> sent = send(request);
         try {
-            return answered(sent.get(nanos, TimeUnit.NANOSECONDS), null, nanos);
+            return answered(request, sent.get(nanos, TimeUnit.NANOSECONDS), null, nanos);
         } catch (ExecutionException | TimeoutException e) {
-            return answered(null, e, nanos);
+            return answered(request, null, e, nanos);
         } finally {
             sent.cancel(true);
         }
     }
 
     /** {@return the response, or throws what a problem of the client comes to} */
-    private HttpResponse<LimitedBody.Body> answered(HttpResponse<LimitedBody.Body> response, Throwable problem, long nanos) {
+    private HttpResponse<LimitedBody.Body> answered(HttpRequest request, HttpResponse<LimitedBody.Body> response, Throwable problem, long nanos) {
         if (problem == null) {
             return response;
         }
-        boolean isUnsent = problem.getCause() instanceof ConnectException || problem.getCause() instanceof HttpConnectTimeoutException;
+        boolean isSent = TrackedBody.isSent(request);
         Throwable cause = problem instanceof TimeoutException ? null : problem.getCause() == null ? problem : problem.getCause();
-        watch.failed(cause == null ? "it gives no answer within " + TimeUnit.NANOSECONDS.toMillis(nanos) + " ms"
-            : Causes.text(cause, each -> each instanceof HttpConnectTimeoutException ? Causes.SILENT : null));
-        throw isUnsent ? ErrorCode.NOT_CHARGED.with(Map.of("cause", "there is no connection"))
+        // Which side is late is not known: this process may have stood still.
+        watch.failed(cause == null ? (isSent ? "it gives no answer within " : "there is no connection within ") + TimeUnit.NANOSECONDS.toMillis(nanos) + " ms"
+            : Causes.text(cause, each -> null));
+        throw !isSent ? ErrorCode.NOT_CHARGED.with(Map.of("cause", "there is no connection"))
             : ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"));
     }
 
-    private Map<String, Object> body(Call call) {
+    private Map<String, Object> body(Call call, long maxWaitUs) {
         Map<String, Object> body = requestBody(call.policy(), call.key());
         switch (call.verb()) {
             case RESET, RELEASE, RENEW -> { }
             default -> body.put("cost", call.cost());
         }
-        if (call.verb() == Verb.RESERVE) {
-            body.put("max_wait_ms", call.maxWaitUs() / 1000);
+        if (call.verb() == Verb.RESERVE || call.waitsForPermit()) {
+            body.put("max_wait_ms", maxWaitUs / 1000);
         }
         if (call.id() != null) {
             body.put("id", call.id());

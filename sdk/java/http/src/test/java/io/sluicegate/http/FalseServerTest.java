@@ -22,7 +22,9 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.net.URI;
+import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -321,6 +323,33 @@ class FalseServerTest {
         try (HttpGate hung = gate(Duration.ofMillis(100))) {
             assertEquals("it gives no answer within 100 ms", hung.health().cause());
             assertEquals(ErrorCode.PERHAPS_CHARGED, assertThrows(SluicegateException.class, () -> hung.policy("p").check("k")).code());
+        }
+    }
+
+    @Test
+    void a_connection_may_take_the_whole_timeout_and_nothing_is_charged_without_one() throws IOException {
+        // Where nobody accepts, the system leaves further connections without an answer.
+        List<SocketChannel> waiting = new ArrayList<>();
+        try (ServerSocket full = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            for (int number = 0; number < 8; number++) {
+                SocketChannel each = SocketChannel.open();
+                each.configureBlocking(false);
+                each.connect(full.getLocalSocketAddress());
+                waiting.add(each);
+            }
+            URI uri = URI.create("http://127.0.0.1:" + full.getLocalPort());
+            for (boolean warmsUp : new boolean[] {false, true}) {
+                try (HttpGate away = HttpGate.remote(uri).timeout(Duration.ofMillis(40)).warmUp(warmsUp).build()) {
+                    assertEquals(ErrorCode.NOT_CHARGED, assertThrows(SluicegateException.class, () -> away.policy("p").check("k")).code());
+                    assertEquals("there is no connection within " + (warmsUp ? 500 : 40) + " ms", away.health().cause());
+                    Throwable late = assertThrows(ExecutionException.class, () -> away.policy("p").checkAsync("k").get()).getCause();
+                    assertEquals(ErrorCode.NOT_CHARGED, ((SluicegateException) late).code());
+                }
+            }
+        } finally {
+            for (SocketChannel each : waiting) {
+                each.close();
+            }
         }
     }
 

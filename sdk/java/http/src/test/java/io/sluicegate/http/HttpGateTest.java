@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.sluicegate.Acquisition;
 import io.sluicegate.Decision;
 import io.sluicegate.ErrorCode;
 import io.sluicegate.GateHealth;
@@ -13,13 +14,18 @@ import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
 import io.sluicegate.Mode;
 import io.sluicegate.Overflow;
+import io.sluicegate.Permit;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.testing.TestRedis;
 import io.sluicegate.testing.TestServer;
 import java.net.URI;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -27,6 +33,8 @@ import org.junit.jupiter.api.TestInstance;
 
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 class HttpGateTest {
+    private static final Duration PATIENCE = Duration.ofSeconds(20);
+
     private TestServer server;
     private HttpGate gate;
 
@@ -38,6 +46,8 @@ class HttpGateTest {
               {"name":"llm","rules":[{"name":"tokens","token_bucket":{"rate":"1000/d","burst":1000}}]},
               {"name":"import","apps":["partner"],"rules":[{"fixed_window":{"limit":10,"window":"1h"}}]},
               {"name":"jobs","rules":[{"concurrency":{"limit":1,"ttl":"5m"}}]},
+              {"name":"pool","rules":[{"concurrency":{"limit":2,"ttl":"5m","queue":500}}]},
+              {"name":"patient","rules":[{"concurrency":{"limit":1,"ttl":"5m","queue":5}}],"overflow":{"queue":{"max_wait":"100ms"}}},
               {"name":"seen","rules":[{"concurrency":{"limit":1,"ttl":"5m"}}],"overflow":"shadow"},
               {"name":"shadow","rules":[{"fixed_window":{"limit":1,"window":"366d"}}],"overflow":"shadow"},
               {"name":"degrade","rules":[{"fixed_window":{"limit":1,"window":"366d"}}],
@@ -91,6 +101,76 @@ class HttpGateTest {
             assertFalse(jobs.acquire("eve").decision().allowed());
         }
         assertTrue(jobs.acquire("eve", "b", 1).allowed());
+    }
+
+    @Test
+    void a_request_waits_for_a_permit_longer_than_the_timeout_of_the_gate() {
+        try (HttpGate quick = HttpGate.remote(URI.create(server.http())).timeout(Duration.ofSeconds(1)).warmUp(false).build()) {
+            Limiter pool = quick.policy("pool");
+            assertTrue(pool.acquire("slow", "all", 2).allowed());
+            Decision refused = pool.acquire("slow", Duration.ofMillis(1300)).decision();
+            assertFalse(refused.allowed());
+            assertTrue(refused.heldUs() >= 1_300_000, refused.toString());
+            assertTrue(pool.acquireAsync("slow", Duration.ofMillis(1300)).join().decision().heldUs() >= 1_300_000);
+            Decision ofThePolicy = quick.policy("patient").acquire("slow", "a", 1);
+            assertTrue(ofThePolicy.allowed() && !quick.policy("patient").acquire("slow", "b", 1).allowed());
+        }
+    }
+
+    @Test
+    void a_wait_where_no_rule_has_a_queue_is_a_mistake() {
+        SluicegateException mistake = assertThrows(SluicegateException.class, () -> gate.policy("jobs").acquire("none", Duration.ZERO));
+        assertEquals(ErrorCode.UNSUPPORTED_VERB, mistake.code());
+        assertEquals("op: `acquire` with `max_wait` is not supported by policy `jobs`", mistake.getMessage());
+    }
+
+    @Test
+    void waiters_do_not_keep_a_release_from_the_server() {
+        Limiter pool = gate.policy("pool");
+        Permit first = pool.acquire("many", 2, null).orElseThrow();
+        List<CompletableFuture<Acquisition>> waiters = new ArrayList<>();
+        for (int waiter = 0; waiter < 200; waiter++) {
+            waiters.add(pool.acquireAsync("many", PATIENCE));
+        }
+        first.closeAsync().orTimeout(10, TimeUnit.SECONDS).join();
+        try (Acquisition passed = (Acquisition) CompletableFuture.anyOf(waiters.toArray(CompletableFuture[]::new)).orTimeout(10, TimeUnit.SECONDS).join()) {
+            assertTrue(passed.decision().allowed() && passed.decision().heldUs() > 0, passed.decision().toString());
+        }
+        giveUp(waiters);
+        TestRedis.await("all permits", () -> pool.peek("many").remaining() == 2);
+    }
+
+    // Those that have a permit already have an owner, who closes it.
+    private static void giveUp(List<CompletableFuture<Acquisition>> waiters) {
+        for (CompletableFuture<Acquisition> each : waiters) {
+            if (!each.cancel(true) && !each.isCancelled()) {
+                each.join().close();
+            }
+        }
+    }
+
+    @Test
+    void who_gives_up_waiting_leaves_no_place_taken() throws InterruptedException {
+        Limiter pool = gate.policy("pool");
+        Permit first = pool.acquire("gone", 2, null).orElseThrow();
+        CountDownLatch interrupted = new CountDownLatch(1);
+        Thread thread = new Thread(() -> {
+            Thread.currentThread().interrupt();
+            assertEquals(ErrorCode.INTERRUPTED, assertThrows(SluicegateException.class, () -> pool.acquire("gone", PATIENCE)).code());
+            interrupted.countDown();
+        });
+        thread.start();
+        List<CompletableFuture<Acquisition>> cancelled = new ArrayList<>();
+        for (int waiter = 0; waiter < 20; waiter++) {
+            cancelled.add(pool.acquireAsync("gone", PATIENCE));
+        }
+        cancelled.subList(0, 10).forEach(each -> each.cancel(true));
+        first.close();
+        giveUp(cancelled);
+        assertTrue(interrupted.await(20, TimeUnit.SECONDS));
+        TestRedis.await("all permits", () -> pool.peek("gone").remaining() == 2);
+        assertTrue(pool.acquire("gone", 2, Duration.ZERO).decision().allowed());
+        assertEquals(GateHealth.State.UP, gate.health().state());
     }
 
     @Test
@@ -194,5 +274,18 @@ class HttpGateTest {
         assertEquals(List.of(600L, 0L), passed.decisions().stream().map(Decision::remaining).toList());
         assertEquals(ErrorCode.UNKNOWN_POLICY,
             assertThrows(SluicegateException.class, () -> gate.checkAll(List.of(tokens, new Check("none", "all")))).code());
+    }
+
+    @Test
+    void an_address_of_no_server_and_a_token_that_no_field_can_have_are_found_at_the_start() {
+        for (String wrong : List.of("", "gate:8080", "ftp://gate", "resp://gate:6380", "http:/gate", "http://gate:65536", "http://u:s3cret@gate/?token=s3cret")) {
+            String message = assertThrows(IllegalArgumentException.class, () -> HttpGate.remote(URI.create(wrong)), wrong).getMessage();
+            assertTrue(message.contains("is not an address; expected `http://HOST:PORT`"), message);
+            assertFalse(message.contains("s3cret"), message);
+        }
+        for (String token : List.of("s3cret\r\nX: y", "s3cret\0", "s3cret\u2028")) {
+            assertEquals("token: has a character that a header field cannot have",
+                assertThrows(IllegalArgumentException.class, () -> HttpGate.remote(URI.create("http://gate")).token(token)).getMessage());
+        }
     }
 }

@@ -31,7 +31,7 @@ final class Addresses {
         try {
             return RedisURI.create(text);
         } catch (IllegalArgumentException e) {
-            throw new IllegalArgumentException(EXPECTED + ": " + String.valueOf(e.getMessage()).replace(text, "it").replaceAll("//.*@", "//***@"));
+            throw new IllegalArgumentException(EXPECTED + ": " + (text.isEmpty() ? "it is empty" : String.valueOf(e.getMessage()).replace(text, "it")).replaceAll("//.*@", "//***@"));
         }
     }
 

@@ -22,6 +22,7 @@ import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Keys;
+import io.sluicegate.internal.redis.Request;
 import io.sluicegate.internal.redis.Result;
 import java.util.Arrays;
 import java.util.EnumSet;
@@ -52,6 +53,11 @@ public final class Engine implements AutoCloseable {
     /** Pause before debts that were not paid then are sent again. */
     private static final long PAYMENT_RETRY_MS = 10;
     private static final long SHED_RETRY_US = 100_000;
+    /** The longest time after which a request that waits for a permit asks again: a third of that for which its ticket counts. */
+    private static final long PERMIT_LOOK_US = 1_000_000;
+    private static final long PERMIT_LOOK_MIN_US = 1_000;
+    /** The time after which it asks the share again, which has no tickets. */
+    private static final long PERMIT_LOOK_WITHOUT_REDIS_US = 20_000;
     /**
      * Asynchronous calls under way on a port of futures at a time: as many as Redis answers within the default deadline, and a quarter of
      * what a connection of Lettuce takes.
@@ -70,6 +76,8 @@ public final class Engine implements AutoCloseable {
     private final Shares shares = new Shares();
     private final Semaphore places = new Semaphore(HELD_MAX);
     private final Vacancies vacancies = new Vacancies();
+    /** This process among those whose requests wait for permits. */
+    private final long process = ThreadLocalRandom.current().nextLong();
     private final AsyncCalls calls;
     private final Transport published = by(this::decideSteps);
     private final Housekeeper housekeeper;
@@ -123,11 +131,24 @@ public final class Engine implements AutoCloseable {
     public Transport limit(Policy limit) {
         String place = Keys.LIMIT + limit.name();
         Head head = Head.broughtAlong(limit.rules());
-        return by(call -> decideOnce(resolved(call, call.verb(), call.maxWaitUs(), limit, place, limit.rules(), head), 0));
+        return by(call -> {
+            Resolved found = resolved(call, call.verb(), call.maxWaitUs(), limit, place, limit.rules(), head);
+            if (call.waitsForPermit()) {
+                throw unsupported(Texts.ACQUIRE_WITH_MAX_WAIT, limit);
+            }
+            return decideOnce(found, 0);
+        });
     }
 
     /** {@return a transport that decides by steps, on the thread of the caller or on the futures of the port} */
-    private Transport by(Function<Call, Step<Decision>> steps) {
+    private Transport by(Function<Call, Step<Decision>> decides) {
+        Function<Call, Step<Decision>> steps = call -> {
+            if (closed.get()) {
+                // Its connections end, which is no outage of Redis: nobody would pay what the share admits.
+                throw ErrorCode.NOT_CHARGED.with(Map.of("cause", "the gate is closed"));
+            }
+            return decides.apply(call);
+        };
         return new Transport() {
             @Override
             public Decision decide(Call call) throws InterruptedException {
@@ -151,7 +172,7 @@ public final class Engine implements AutoCloseable {
         String problem = policies.problem();
         return problem == null ? GateHealth.up(watch.address())
             : new GateHealth(state, watch.address(), problem,
-                state == GateHealth.State.DOWN ? NO_POLICY + "; Redis decides by limits made in code" : Texts.READ_BEFORE);
+                state == GateHealth.State.DOWN ? NO_POLICY + "; Redis decides by limits made in code" : policies.meanwhile());
     }
 
     /** Ends the calls under way, and leaves the port open. */
@@ -197,9 +218,18 @@ public final class Engine implements AutoCloseable {
     }
 
     private Step<Decision> decideSteps(Call call) {
-        return resolve(call, call.verb(), call.maxWaitUs()).then(found -> call.verb() == Verb.CHECK && found.policy.overflow().queueMaxWaitUs() > 0
-            ? decideQueued(call, found.policy.overflow().queueMaxWaitUs())
-            : decideOnce(found, 0));
+        return resolve(call, call.verb(), call.maxWaitUs()).then(found -> {
+            long queueUs = found.policy.overflow().queueMaxWaitUs();
+            if (call.verb() == Verb.CHECK && queueUs > 0) {
+                return decideQueued(call, queueUs);
+            }
+            boolean hasQueue = found.request.rules().hasQueue();
+            if (call.waitsForPermit() && !hasQueue) {
+                throw unsupported(Texts.ACQUIRE_WITH_MAX_WAIT, found.policy);
+            }
+            boolean waits = call.waitsForPermit() || call.verb() == Verb.ACQUIRE && queueUs > 0 && hasQueue;
+            return waits ? acquireQueued(found, call.waitsForPermit() ? call.maxWaitUs() : queueUs) : decideOnce(found, 0);
+        });
     }
 
     private Step<Resolved> resolve(Call call, Verb verb, long maxWaitUs) {
@@ -216,7 +246,7 @@ public final class Engine implements AutoCloseable {
 
     private Resolved resolved(Call call, Verb verb, long maxWaitUs, Policy policy, String place, RuleSet rules, Head head) {
         if (!rules.supports(verb)) {
-            throw unsupported(verb, policy);
+            throw unsupported(verb.text(), policy);
         }
         PermitId permit = PermitId.of(call.id());
         return new Resolved(call, policy, new StoreRequest(place, rules, head, keyOf(call), verb, call.cost(), maxWaitUs, permit, policies.catalog().clock(),
@@ -227,8 +257,8 @@ public final class Engine implements AutoCloseable {
         return call.key() == null ? "" : call.key();
     }
 
-    private static RuntimeException unsupported(Verb verb, Policy policy) {
-        return ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", verb.text(), "policy", policy.name()));
+    private static RuntimeException unsupported(String verb, Policy policy) {
+        return ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", verb, "policy", policy.name()));
     }
 
     private void checkApp(Policy policy, Verb verb) {
@@ -364,6 +394,8 @@ public final class Engine implements AutoCloseable {
                 account.adopt(sent.rules());
                 account.raise(sent.rules(), decided.inUse(), nowUs);
                 boolean owes = account.bill != null || account.owes(sent.rules(), nowUs);
+                // Before the account is dropped, also after a payment: the next one begins with it.
+                shares.record(place, sent.rules(), decided, sent.nowUs());
                 shares.closeIfSettled(place, account, nowUs);
                 return owes;
             }
@@ -391,8 +423,12 @@ public final class Engine implements AutoCloseable {
             }
             return new Outcome(answer, Mode.STORE);
         }
+        if (request.ticket() != null && request.ticket().isGivenBack()) {
+            // Nobody waits for a permit any more, also not for one of the share.
+            return new Outcome(Answer.refused(request.rules(), PERMIT_LOOK_US), Mode.SHED);
+        }
         if (result instanceof Result.Unsupported) {
-            throw unsupported(request.verb(), found.policy);
+            throw unsupported(request.ticket() == null ? request.verb().text() : Texts.ACQUIRE_WITH_MAX_WAIT, found.policy);
         }
         if (changesUsage) {
             throw noDecision(result);
@@ -474,6 +510,92 @@ public final class Engine implements AutoCloseable {
         return resolve(queued.call, Verb.CHECK, Numbers.NO_WAIT_GIVEN).then(found -> found.policy.overflow().queueMaxWaitUs() == 0
             ? decideOnce(found, heldUs)
             : tryTurn(queued, heldUs, tries));
+    }
+
+    /**
+     * An acquire that waits for its permit: it asks again until it has it, or its time is over. Its ticket in Redis keeps its place.
+     *
+     * @param begunNanos when it began
+     * @param maxWaitUs how long it may wait
+     * @param hasWaited whether it has asked before
+     * @param isUnsure whether a question without an answer may have got the permit
+     */
+    private record Waiting(Call call, long begunNanos, long maxWaitUs, boolean hasWaited, boolean isUnsure) {
+        long heldUs() {
+            return hasWaited ? (System.nanoTime() - begunNanos) / 1000 : 0;
+        }
+    }
+
+    private Step<Decision> acquireQueued(Resolved first, long maxWaitUs) {
+        if (!places.tryAcquire()) {
+            return decideOnce(first, 0);
+        }
+        Waiting waiting = new Waiting(first.call, System.nanoTime(), maxWaitUs, false, false);
+        // Who gives up leaves its ticket, and its place.
+        return Step.after(0, () -> askForPermit(waiting)).ifAbandoned(() -> {
+            places.release();
+            leave(first.call);
+        }).map(decision -> {
+            places.release();
+            return decision;
+        });
+    }
+
+    private Step<Decision> askForPermit(Waiting waiting) {
+        return resolve(waiting.call, Verb.ACQUIRE, Numbers.NO_WAIT_GIVEN).then(found -> decideInRedis(withTicket(found, false)).then(outcome -> {
+            Answer answer = outcome.answer;
+            boolean isHeld = outcome.mode == Mode.STORE && !answer.allowed() && answer.retryAfterUs() == Numbers.NEVER;
+            if (waiting.isUnsure && isHeld) {
+                // An earlier question got the permit, and its answer was lost.
+                return resolve(waiting.call, Verb.RENEW, Numbers.NO_WAIT_GIVEN).then(held -> decideInRedis(held))
+                    .map(renewed -> decision(found, renewed, waiting.heldUs()));
+            }
+            long pauseUs = pauseUs(outcome, waiting.hasWaited);
+            long heldUs = waiting.heldUs();
+            if (pauseUs == 0) {
+                if (outcome.mode != Mode.STORE) {
+                    // Redis may have a ticket, from this question or an earlier one.
+                    leave(waiting.call);
+                }
+                return Step.done(decision(found, outcome, heldUs));
+            }
+            long leftUs = waiting.maxWaitUs - (System.nanoTime() - waiting.begunNanos) / 1000;
+            if (leftUs <= 0) {
+                Decision refusal = decision(found, new Outcome(refusal(answer), outcome.mode), heldUs);
+                return decideInRedis(withTicket(found, true)).map(left -> refusal);
+            }
+            Waiting again = new Waiting(waiting.call, waiting.begunNanos, waiting.maxWaitUs, true, waiting.isUnsure || outcome.mode != Mode.STORE);
+            return Step.after(Math.min(pauseUs, leftUs), () -> askForPermit(again));
+        }));
+    }
+
+    private Resolved withTicket(Resolved found, boolean isGivenBack) {
+        return new Resolved(found.call, found.policy, found.request.withTicket(new Request.Ticket(process, isGivenBack)));
+    }
+
+    /** {@return the time after which a request with this outcome asks again; 0 if it does not wait} */
+    private static long pauseUs(Outcome outcome, boolean hasWaited) {
+        Answer answer = outcome.answer;
+        if (outcome.mode == Mode.STORE && answer.allowed() && answer.granted() == 0) {
+            return Math.min(Math.max(answer.waitUs(), PERMIT_LOOK_MIN_US), PERMIT_LOOK_US);
+        }
+        boolean canRetry = !answer.allowed() && answer.retryAfterUs() != Numbers.NEVER;
+        return switch (outcome.mode) {
+            case LOCAL -> canRetry ? PERMIT_LOOK_WITHOUT_REDIS_US : 0;
+            case SHED, DENY -> canRetry && hasWaited ? PERMIT_LOOK_US : 0;
+            default -> 0;
+        };
+    }
+
+    private static Answer refusal(Answer answer) {
+        return answer.allowed() ? new Answer(false, 0, 0, answer.limit(), answer.remaining(), Math.max(answer.waitUs(), PERMIT_LOOK_MIN_US),
+            answer.resetAfterUs(), answer.rule()) : answer;
+    }
+
+    // Without it the ticket stands before others until no request of this process has asked about the key for 3 s.
+    private void leave(Call call) {
+        calls.begin(begun -> store.run(begun, () -> resolve(call, Verb.ACQUIRE, Numbers.NO_WAIT_GIVEN)
+            .then(found -> decideInRedis(withTicket(found, true)).map(outcome -> decision(found, outcome, 0)))));
     }
 
     // The turn of a caller that gives up is vacant.

@@ -34,7 +34,7 @@ final class Housekeeper {
 
     /** Takes a message of the channel; an empty one means that earlier ones may have been missed. */
     void onMessage(String message) {
-        if (message.isEmpty() || message.matches("[0-9]{1,16}") && Long.parseLong(message) != policies.catalog().revision()) {
+        if (message.isEmpty() || policies.catalog().isNews(message)) {
             messageArrived.set(true);
         }
     }

@@ -6,6 +6,7 @@ import io.sluicegate.ErrorCode;
 import io.sluicegate.RedisPort;
 import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.Alarm;
+import io.sluicegate.internal.Checks;
 import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.redis.Keys;
 import java.nio.charset.StandardCharsets;
@@ -24,6 +25,7 @@ import java.util.stream.Stream;
 final class Policies {
     /** Policies that a program may use; a server holds no more. */
     private static final int POLICIES_MAX = 10_000;
+    private static final String UNDECIDED = "requests by it get no decision";
     private static final List<String> METADATA_FIELDS = List.of("#format", "#revision", "#clock", "#nodes");
 
     private final RedisStore store;
@@ -39,6 +41,7 @@ final class Policies {
     /** Names that requests had and that are not published. */
     private final Set<String> missing = ConcurrentHashMap.newKeySet();
     private final Alarm unknown;
+    private final Alarm unreadable;
 
     Policies(RedisStore store, Options options, StoreWatch watch, Supplier<Alarm> alarms) {
         this.store = store;
@@ -46,8 +49,9 @@ final class Policies {
         this.watch = watch;
         this.noPolicies = alarms.get();
         this.unknown = alarms.get();
-        Alarm unreadable = alarms.get();
-        this.catalog = new PolicyCatalog((policy, problem) -> unreadable.raise(policy, "policy `" + policy + "` cannot be read: " + problem));
+        this.unreadable = alarms.get();
+        this.catalog = new PolicyCatalog((policy, problem, isHeld) -> unreadable.raise(policy + ": " + problem, "policy `" + policy + "` cannot be read: "
+            + Texts.truncate(problem) + ", as the Redis at " + watch.address() + " has it; " + (isHeld ? "the version before decides" : UNDECIDED)));
     }
 
     PolicyCatalog catalog() {
@@ -56,11 +60,15 @@ final class Policies {
 
     /** Counts a policy as used; returns whether it was not before, so that it has to be looked for. */
     boolean use(String name) {
-        return !names.contains(name) && names.size() < POLICIES_MAX && names.add(name);
+        return Checks.isName(name) && !names.contains(name) && names.size() < POLICIES_MAX && names.add(name);
     }
 
     /** {@return the policy of a name; one that was never used is looked for at once} */
     Step<PolicyCatalog.Held> find(String name) {
+        if (!Checks.isName(name)) {
+            // `#format` and others are fields of the same hash.
+            throw notPublished(name);
+        }
         // Asked before the catalog, which has the policy by the time that its name counts as looked up.
         boolean isLookedUp = lookedUp.contains(name);
         PolicyCatalog.Held held = catalog.get(name);
@@ -92,9 +100,18 @@ final class Policies {
         if (names.isEmpty()) {
             return null;
         }
+        Map.Entry<String, PolicyCatalog.Held> wrong = catalog.unreadable();
         return catalog.isEmpty() ? nothingPublished().getMessage()
             : catalog.unknownFormat() != null ? "the policies there have the unknown format `" + Texts.truncate(catalog.unknownFormat()) + "`"
+            : wrong != null ? "policy `" + wrong.getKey() + "` cannot be read: " + Texts.truncate(wrong.getValue().problem())
             : null;
+    }
+
+    /** {@return what decides while there is a problem} */
+    String meanwhile() {
+        Map.Entry<String, PolicyCatalog.Held> wrong = catalog.unreadable();
+        boolean isOfOne = !catalog.isEmpty() && catalog.unknownFormat() == null && wrong != null && wrong.getValue().policy() == null;
+        return isOfOne ? UNDECIDED : Texts.READ_BEFORE;
     }
 
     private SluicegateException nothingPublished() {
@@ -113,6 +130,10 @@ final class Policies {
 
     private SluicegateException unknown(String name) {
         missing.add(name);
+        return notPublished(name);
+    }
+
+    private SluicegateException notPublished(String name) {
         unknown.raise(name, "policy `" + name + "` is not published in the Redis at " + watch.address() + "; requests by it get no decision");
         return ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", name));
     }
@@ -164,6 +185,9 @@ final class Policies {
                 + (hasNone() ? "; requests by policies get no decision" : "; " + Texts.READ_BEFORE));
         } else {
             noPolicies.clear("the Redis at " + watch.address() + " has policies");
+            if (catalog.unknownFormat() == null && catalog.unreadable() == null) {
+                unreadable.clear("the policies that requests name can be read again in the Redis at " + watch.address());
+            }
             if (missing.removeIf(name -> catalog.get(name) != null) && missing.isEmpty()) {
                 unknown.clear("the policies that requests name are published in the Redis at " + watch.address() + " again");
             }

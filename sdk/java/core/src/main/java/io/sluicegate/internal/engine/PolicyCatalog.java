@@ -8,7 +8,6 @@ import java.nio.charset.StandardCharsets;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.function.BiConsumer;
 
 /**
  * The policies that a program holds, and what it makes of each look at Redis. One thread looks at a time; all read.
@@ -17,7 +16,7 @@ final class PolicyCatalog {
     private static final String FORMAT = "1";
     private static final long NONE = -1;
 
-    private final BiConsumer<String, String> unreadable;
+    private final Unreadable unreadable;
     private volatile Map<String, Held> policies = Map.of();
     private volatile long revision = NONE;
     private volatile Clock clock = Clock.SERVER;
@@ -37,8 +36,12 @@ final class PolicyCatalog {
      */
     record Held(Policy policy, long takenOverMs, String problem) {}
 
-    /** {@code unreadable} receives the name of a policy and why it cannot be read. */
-    PolicyCatalog(BiConsumer<String, String> unreadable) {
+    /** Receives the name of a policy, why it cannot be read, and whether the version before decides. */
+    interface Unreadable {
+        void found(String policy, String problem, boolean isHeld);
+    }
+
+    PolicyCatalog(Unreadable unreadable) {
         this.unreadable = unreadable;
     }
 
@@ -49,6 +52,14 @@ final class PolicyCatalog {
     /** {@return the revision that is held, or -1} */
     long revision() {
         return revision;
+    }
+
+    /**
+     * {@return whether a message of the channel is a reason to look} The revision that is held is one where the last look found none
+     * that this program reads: a Redis that came back empty gets the same one again.
+     */
+    boolean isNews(String message) {
+        return message.matches("[0-9]{1,16}") && (Long.parseLong(message) != revision || isEmpty || format != null);
     }
 
     Clock clock() {
@@ -68,6 +79,17 @@ final class PolicyCatalog {
     /** {@return the format of what is published, if this program does not read it; else null} */
     String unknownFormat() {
         return format;
+    }
+
+    /** {@return the first policy by name whose published version cannot be read; null if there is none} */
+    Map.Entry<String, Held> unreadable() {
+        Map.Entry<String, Held> first = null;
+        for (Map.Entry<String, Held> each : policies.entrySet()) {
+            if (each.getValue().problem != null && (first == null || each.getKey().compareTo(first.getKey()) < 0)) {
+                first = each;
+            }
+        }
+        return first;
     }
 
     /** {@return whether no policy is held, so that none decides} */
@@ -92,7 +114,7 @@ final class PolicyCatalog {
         boolean isKnown = FORMAT.equals(text(fields.get("#format")));
         format = isKnown ? null : text(fields.get("#format"));
         if (!isKnown) {
-            unreadable.accept("*", "unknown format " + text(fields.get("#format")));
+            unreadable.found("*", "unknown format " + text(fields.get("#format")), !hasNone());
             return;
         }
         clock = "client".equals(text(fields.get("#clock"))) ? Clock.CLIENT : Clock.SERVER;
@@ -128,8 +150,8 @@ final class PolicyCatalog {
             Policy policy = RecordReader.read(name, value);
             next.put(name, new Held(policy, takenOverMs(before, policy, nowMs), null));
         } catch (RecordException e) {
-            unreadable.accept(name, e.getMessage());
-            boolean stays = before != null && !e.isLater();
+            boolean stays = before != null && before.policy != null && !e.isLater();
+            unreadable.found(name, e.getMessage(), stays);
             next.put(name, new Held(stays ? before.policy : null, stays ? before.takenOverMs : 0, e.getMessage()));
         }
     }

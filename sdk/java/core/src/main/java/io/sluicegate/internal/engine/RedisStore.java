@@ -345,7 +345,8 @@ final class RedisStore {
                     return Step.done(new Result.NoAnswer("redis answers with no string", true));
                 }
                 answered = true;
-                Result read = Result.read(bytes, deciding, request.verb(), request.bill() != null);
+                boolean lacksQueue = request.ticket() != null && !deciding.hasQueue() && bytes.length == 1 && bytes[0] == 2;
+                Result read = lacksQueue ? new Result.Unsupported() : Result.read(bytes, deciding, request.verb(), request.bill() != null);
                 if (read instanceof Result.OtherRules other) {
                     return findWriter(other.state(), calls - 1);
                 }
@@ -362,7 +363,8 @@ final class RedisStore {
 
         private byte[] encode(long[][] windows) {
             Request.End end = new Request.End(request.clock(), request.nowUs(), windows, writerBlob);
-            byte[] encoded = Request.of(request.verb(), request.cost(), request.maxWaitUs(), request.permit(), end);
+            byte[] encoded = request.ticket() == null ? Request.of(request.verb(), request.cost(), request.maxWaitUs(), request.permit(), end)
+                : Request.of(request.ticket(), request.cost(), request.permit(), end);
             return request.bill() == null ? encoded : Request.afterDebt(permitsOf(request.bill()), encoded, end);
         }
 

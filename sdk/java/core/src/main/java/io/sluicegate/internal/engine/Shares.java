@@ -64,7 +64,7 @@ final class Shares {
 
     /** Permits that were admitted here for one key; guarded by itself. */
     static final class Account {
-        final Usage stored;
+        Usage stored;
         final Usage used;
         final long nodes;
         StoreRequest lastRequest;
@@ -118,14 +118,10 @@ final class Shares {
 
         /** Redis charged so much of the bill. */
         void paid(RuleSet rules, long[] charged, long nowUs) {
-            boolean whole = Arrays.equals(charged, bill.permits());
-            long[] before = stored.used(rules, nowUs);
-            long[] then = bill.used().used(rules, nowUs);
-            long[] counted = IntStream.range(0, charged.length).mapToLong(place -> {
-                long most = Math.max(then[place] - before[place], 0);
-                return whole ? most : Math.min(charged[place] * nodes, most);
-            }).toArray();
-            stored.charge(rules, counted, nowUs);
+            long[] left = IntStream.range(0, charged.length).mapToLong(place -> Math.max(bill.permits()[place] - charged[place], 0) * nodes).toArray();
+            // As it was used, not as of now: what counts longer here than there would hide what is admitted meanwhile.
+            stored = bill.used();
+            stored.refund(rules, left, nowUs);
             bill = null;
             billSent = false;
             if (Arrays.stream(charged).anyMatch(permits -> permits > 0)) {
@@ -188,8 +184,21 @@ final class Shares {
         return owing;
     }
 
-    /** Records what Redis reported of each rule. */
+    /** Records what Redis reported of each rule, also in an account. */
     void learn(Place place, RuleSet rules, Result.Decided decided, long nowUs) {
+        record(place, rules, decided, nowUs);
+        // One that was opened while the request was under way.
+        Account account = accounts.get(place);
+        if (account != null) {
+            synchronized (account) {
+                account.adopt(rules);
+                account.raise(rules, decided.inUse(), instant(nowUs));
+            }
+        }
+    }
+
+    /** Records what Redis reported of each rule, with which the next account begins. */
+    void record(Place place, RuleSet rules, Result.Decided decided, long nowUs) {
         ReportedUsage last = reported.get(place);
         if (last == null) {
             if (reported.size() >= REPORTED_MAX && !makeRoom(nowUs)) {
@@ -207,14 +216,6 @@ final class Shares {
             }
             if (changes) {
                 last.usage.setUsed(rules, used, nowUs);
-            }
-        }
-        // One that was opened while the request was under way.
-        Account account = accounts.get(place);
-        if (account != null) {
-            synchronized (account) {
-                account.adopt(rules);
-                account.raise(rules, decided.inUse(), instant(nowUs));
             }
         }
     }
@@ -302,10 +303,7 @@ final class Shares {
             }
             long now = instant(request.nowUs());
             account.adopt(request.rules());
-            if (other == null) {
-                // What Redis reported since.
-                account.raise(request.rules(), knownUsage(place).used(request.rules(), now), now);
-            }
+            raiseToKnown(place, account, request.rules(), other == null, now);
             Answer answer = decide(account, request, leavesRoom ? asked.getOrDefault(place, 0L) : 0, now);
             account.lastRequest = request.withBill(null);
             if (other == null && !account.owes(request.rules(), now) && account.used.isFull(request.rules(), now)) {
@@ -313,6 +311,19 @@ final class Shares {
             }
             return answer;
         }
+    }
+
+    /**
+     * Raises an account to what Redis reported: a new one, of each rule; later, of the rules that have a window. What was admitted here in
+     * the window before counts a whole window's length, so it hid such a report of at most as much; and ends while that still counts.
+     */
+    private void raiseToKnown(Place place, Account account, RuleSet rules, boolean isNew, long now) {
+        if (!isNew && rules.rules().stream().noneMatch(Rule::isFixedWindow)) {
+            return;
+        }
+        long[] known = knownUsage(place).used(rules, now);
+        Arrays.setAll(known, rule -> isNew || rules.rules().get(rule).isFixedWindow() ? known[rule] : Result.NOT_REPORTED);
+        account.raise(rules, known, now);
     }
 
     private static Answer decide(Account account, StoreRequest request, long others, long now) {

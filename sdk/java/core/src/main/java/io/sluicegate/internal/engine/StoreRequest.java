@@ -5,6 +5,7 @@ import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
+import io.sluicegate.internal.redis.Request.Ticket;
 
 /**
  * A request to the store about one key.
@@ -20,15 +21,24 @@ import io.sluicegate.internal.redis.Request.Clock;
  * @param clock the clock by which Redis decides
  * @param nowUs the process' own time
  * @param bill what is charged before; else null
+ * @param ticket of an acquire that waits for its permit, or waits no longer; else null
  */
 record StoreRequest(String policy, RuleSet rules, Head head, String key, Verb verb, long cost, long maxWaitUs, PermitId permit,
-                Clock clock, long nowUs, Bill bill) {
+                Clock clock, long nowUs, Bill bill, Ticket ticket) {
+    StoreRequest(String policy, RuleSet rules, Head head, String key, Verb verb, long cost, long maxWaitUs, PermitId permit, Clock clock, long nowUs, Bill bill) {
+        this(policy, rules, head, key, verb, cost, maxWaitUs, permit, clock, nowUs, bill, null);
+    }
+
     Place place() {
         return new Place(policy, key);
     }
 
     StoreRequest withBill(Bill bill) {
-        return new StoreRequest(policy, rules, head, key, verb, cost, maxWaitUs, permit, clock, nowUs, bill);
+        return new StoreRequest(policy, rules, head, key, verb, cost, maxWaitUs, permit, clock, nowUs, bill, ticket);
+    }
+
+    StoreRequest withTicket(Ticket ticket) {
+        return new StoreRequest(policy, rules, head, key, verb, cost, maxWaitUs, permit, clock, nowUs, bill, ticket);
     }
 
     /** {@return another request about the same key, of a verb without a wait and a permit} */

@@ -84,6 +84,11 @@ public record Rule(String name, byte[] nameHash, int code, int flags, double[] n
         return (flags & PERMITS) != 0;
     }
 
+    /** {@return whether requests can wait for its permits} */
+    boolean hasQueue() {
+        return handsOutPermits() && numbers[2] > 0;
+    }
+
     /** {@return whether its window comes with the request} */
     public boolean hasCalendar() {
         return (flags & CALENDAR) != 0;
@@ -92,6 +97,11 @@ public record Rule(String name, byte[] nameHash, int code, int flags, double[] n
     /** {@return whether it keeps a level of units, as buckets do} */
     public boolean isBucket() {
         return code == 1 || code == 4;
+    }
+
+    /** {@return whether its windows end all at once} */
+    public boolean isFixedWindow() {
+        return code == 5;
     }
 
     /** {@return whether any cost passes, as with Guava's two} */

@@ -156,6 +156,12 @@ public record RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, 
         return windows;
     }
 
+    /** {@return whether requests can wait for a permit: each rule that hands out permits has a queue} */
+    public boolean hasQueue() {
+        return rules.stream().anyMatch(Rule::handsOutPermits)
+            && rules.stream().filter(Rule::handsOutPermits).allMatch(Rule::hasQueue);
+    }
+
     /** {@return the place of the rule called like {@code other}, or -1} */
     public int placeOf(Rule other) {
         for (int place = 0; place < rules.size(); place++) {

@@ -128,6 +128,14 @@ public final class Usage {
         remember(set, decider.states);
     }
 
+    /** Gives each rule that hands out no permits its own number of them back, as far as they are in use. */
+    public void refund(RuleSet set, long[] permits, long now) {
+        Decider decider = new Decider(set, KernelRequest.of(Verb.REFUND, set, now));
+        decider.places().filter(place -> permits[place] > 0 && decider.states[place] != null && !set.rules().get(place).handsOutPermits())
+            .forEach(place -> decider.states[place].refund(now, permits[place]));
+        remember(set, decider.states);
+    }
+
     /** {@return whether every budget is full at {@code now} and that is the same as a new key} */
     public boolean isFull(RuleSet set, long now) {
         Decider decider = new Decider(set, KernelRequest.of(Verb.PEEK, set, now));

@@ -26,6 +26,8 @@ public final class RecordReader {
     private static final long FILE_FORMAT = 1;
     private static final int BYTES_MAX = 8_388_608;
     private static final long INTEGER_MAX = (1L << 53) - 1;
+    /** 400 days. */
+    private static final long LIFE_MAX_MS = 34_560_000_000L;
 
     private RecordReader() {}
 
@@ -142,7 +144,7 @@ public final class RecordReader {
             each.add(new RuleSet.Description(rule.text("name"), rule.whole("limit", 1), windowUs, calendar(rule)));
         }
         String blob = members.text("blob");
-        long lifeMs = members.whole("life_ms", 0);
+        long lifeMs = members.whole("life_ms", 1, LIFE_MAX_MS);
         RuleSet rules;
         try {
             rules = RuleSet.read(Base64.getUrlDecoder().decode(blob)).described(each, lifeMs);
@@ -201,9 +203,13 @@ public final class RecordReader {
         }
 
         long whole(String name, long least) {
+            return whole(name, least, INTEGER_MAX);
+        }
+
+        long whole(String name, long least, long most) {
             long value = need(name, Long.class, "an integer");
-            if (value < least || value > INTEGER_MAX) {
-                throw damaged(at(name), "`" + value + "` is outside " + least + "..=" + INTEGER_MAX);
+            if (value < least || value > most) {
+                throw damaged(at(name), "`" + value + "` is outside " + least + "..=" + most);
             }
             return value;
         }

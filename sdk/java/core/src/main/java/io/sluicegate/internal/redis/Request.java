@@ -18,6 +18,16 @@ public final class Request {
         CLIENT
     }
 
+    /**
+     * The ticket of an acquire that waits for a permit of a rule with a queue.
+     *
+     * @param process the process that waits, a random number
+     * @param isGivenBack whether it waits no longer
+     */
+    public record Ticket(long process, boolean isGivenBack) {}
+
+    private static final int WAIT = 14;
+    private static final int LEAVE = 15;
     private static final int DEBIT = 11;
     private static final int AND_THEN = 12;
 
@@ -69,6 +79,18 @@ public final class Request {
         if (verb.namesPermit()) {
             out.writeBytes(Objects.requireNonNull(permit).bytes());
         }
+        end.write(out);
+        return out.toByteArray();
+    }
+
+    /** {@return the bytes of an acquire that waits for its permit, or waits no longer} */
+    public static byte[] of(Ticket ticket, long cost, PermitId permit, End end) {
+        ByteArrayOutputStream out = new ByteArrayOutputStream(48);
+        out.write(ticket.isGivenBack ? LEAVE : WAIT);
+        out.write(end.clock.ordinal());
+        integer(out, ticket.isGivenBack ? 1 : cost, 4);
+        out.writeBytes(permit.bytes());
+        integer(out, ticket.process, 8);
         end.write(out);
         return out.toByteArray();
     }

@@ -17,6 +17,8 @@ public sealed interface Result {
     int LEFT_LENGTH = 7;
     /** Bytes of what a rule was charged of a debt. */
     int CHARGED_LENGTH = 4;
+    /** Bytes of a request that waits for a permit. */
+    int CALLED_LENGTH = 24;
     /** The permits charged in a reply to a request without a debt. */
     long[] NONE = {};
     /** The answer does not report this rule. */
@@ -75,7 +77,9 @@ public sealed interface Result {
         int count = rules.rules().size();
         int decided = DECISION_LENGTH + (count > 1 ? LEFT_LENGTH * count : 0);
         int length = decided + (withDebt ? CHARGED_LENGTH * count : 0);
-        if (bytes.length == length && (bytes[0] == 0 || bytes[0] == 1) && (bytes[1] & 0xff) < count) {
+        // Behind it may be requests that wait for a permit in servers, which see to them themselves.
+        int called = bytes.length - length;
+        if (called >= 0 && called % CALLED_LENGTH == 0 && (bytes[0] == 0 || bytes[0] == 1) && (bytes[1] & 0xff) < count) {
             return new Decided(answer(bytes, rules), inUse(bytes, rules), withDebt ? charged(bytes, decided, count) : NONE);
         }
         if (bytes.length == 1 && bytes[0] == 2 && !rules.supports(verb)) {

@@ -177,7 +177,7 @@ public final class FailureLives {
 
     private static Map<String, Object> rulesOf(List<Rule> rules) {
         RuleSet set = new RuleSet(Carry.USAGE, rules);
-        return Map.of("blob", Base64.getUrlEncoder().withoutPadding().encodeToString(set.bytes()), "life_ms", set.lifeMs(),
+        return Map.of("blob", Base64.getUrlEncoder().withoutPadding().encodeToString(set.bytes()), "life_ms", Math.max(set.lifeMs(), 1),
             "each", rules.stream().map(rule -> Map.of("name", rule.name(), "limit", rule.limit())).toList());
     }
 

@@ -31,7 +31,7 @@ class PolicyCatalogTest {
     }
 
     private static void live(List<?> steps) {
-        PolicyCatalog book = new PolicyCatalog((name, problem) -> { });
+        PolicyCatalog book = new PolicyCatalog((name, problem, isHeld) -> { });
         Map<String, byte[]> hash = new HashMap<>();
         Set<String> names = new HashSet<>();
         int place = 0;
@@ -43,7 +43,7 @@ class PolicyCatalogTest {
             }
             if (step.get("op").equals("look")) {
                 book.look(hash, names, false, 1);
-            } else if (step.get("op").equals("hear") && isNews((String) step.get("message"), book)) {
+            } else if (step.get("op").equals("hear") && book.isNews((String) step.get("message"))) {
                 book.look(hash, names, true, 1);
             }
             if (step.get("holds") != null) {
@@ -51,6 +51,18 @@ class PolicyCatalogTest {
             }
             place++;
         }
+    }
+
+    @Test
+    void the_revision_that_is_held_is_news_after_redis_was_empty() {
+        PolicyCatalog book = new PolicyCatalog((name, problem, isHeld) -> { });
+        Map<String, byte[]> published = Map.of("#format", "1".getBytes(StandardCharsets.UTF_8), "#revision", "7".getBytes(StandardCharsets.UTF_8));
+        StringBuilder seen = new StringBuilder();
+        for (Map<String, byte[]> found : List.of(published, Map.<String, byte[]>of(), published)) {
+            book.look(found, List.of(), false, 1);
+            seen.append(book.isNews("7")).append(' ').append(book.isNews("8")).append(' ').append(book.isNews("no number")).append("; ");
+        }
+        assertEquals("false true false; true true false; false true false; ", seen.toString());
     }
 
     private static Map<String, Long> versions(PolicyCatalog book, Set<String> names) {
@@ -61,10 +73,6 @@ class PolicyCatalogTest {
             }
         }
         return versions;
-    }
-
-    private static boolean isNews(String message, PolicyCatalog book) {
-        return message.matches("[0-9]{1,16}") && Long.parseLong(message) != book.revision();
     }
 
     private static String holds(Map<?, ?> holds) {
@@ -96,18 +104,18 @@ class PolicyCatalogTest {
 
     @Test
     void a_version_is_of_the_instant_that_the_server_says() {
-        PolicyCatalog book = new PolicyCatalog((name, problem) -> { });
+        PolicyCatalog book = new PolicyCatalog((name, problem, isHeld) -> { });
         assertEquals(5_000, instantAfter(book, 1, 1, 5000, 900_000));
         assertEquals(7_000, instantAfter(book, 2, 2, 7000, 900_000));
         // An earlier instant than that of another version before it, and no earlier one by the same version later.
         assertEquals(7_001, instantAfter(book, 3, 3, 6000, 900_000));
         assertEquals(7_001, instantAfter(book, 4, 3, 6000, 900_000));
-        assertEquals(0, instantAfter(new PolicyCatalog((name, problem) -> { }), 1, 1, 0, 900_000));
+        assertEquals(0, instantAfter(new PolicyCatalog((name, problem, isHeld) -> { }), 1, 1, 0, 900_000));
     }
 
     @Test
     void a_version_that_is_held_keeps_its_instant_whatever_is_said_later() {
-        PolicyCatalog book = new PolicyCatalog((name, problem) -> { });
+        PolicyCatalog book = new PolicyCatalog((name, problem, isHeld) -> { });
         assertEquals(5_000, instantAfter(book, 1, 1, 5000, 900_000));
         assertEquals(5_000, instantAfter(book, 2, 1, 4000, 900_000));
         assertEquals(5_000, instantAfter(book, 3, 1, null, 900_000));
@@ -119,20 +127,20 @@ class PolicyCatalogTest {
     @Test
     void without_a_number_a_version_is_of_the_programs_own_instant() {
         for (Object since : new Object[] {null, -1L, 1.5, "5", 1L << 53}) {
-            PolicyCatalog book = new PolicyCatalog((name, problem) -> { });
+            PolicyCatalog book = new PolicyCatalog((name, problem, isHeld) -> { });
             assertEquals(900, instantAfter(book, 1, 1, since, 900), "since_ms " + since);
             assertEquals(901, instantAfter(book, 2, 2, since, 800), "since_ms " + since);
             // A version that is held keeps its instant, also when a server says another one at last.
             assertEquals(901, instantAfter(book, 3, 2, 600, 800), "since_ms " + since);
             assertEquals(901, instantAfter(book, 4, 2, since, 800), "since_ms " + since);
         }
-        assertEquals((1L << 53) - 1, instantAfter(new PolicyCatalog((name, problem) -> { }), 1, 1, 9007199254740991L, 1));
+        assertEquals((1L << 53) - 1, instantAfter(new PolicyCatalog((name, problem, isHeld) -> { }), 1, 1, 9007199254740991L, 1));
     }
 
     @Test
     void later_and_current_records_in_turn_are_each_followed() {
         List<String> reported = new ArrayList<>();
-        PolicyCatalog book = new PolicyCatalog((name, problem) -> reported.add(name + " " + problem));
+        PolicyCatalog book = new PolicyCatalog((name, problem, isHeld) -> reported.add(name + " " + problem));
         String problem = "record: `2` is of a later version; this program reads 1";
         for (int revision = 1; revision <= 8; revision += 2) {
             PolicyCatalog.Held later = heldAfter(book, revision, Records.of("fixed-2", "record", 2L), 1);
@@ -148,7 +156,7 @@ class PolicyCatalogTest {
     @Test
     void a_damaged_record_changes_nothing() {
         List<String> reported = new ArrayList<>();
-        PolicyCatalog book = new PolicyCatalog((name, problem) -> reported.add(problem));
+        PolicyCatalog book = new PolicyCatalog((name, problem, isHeld) -> reported.add(problem + (isHeld ? ", held" : "")));
         String damaged = Records.of("fixed-2", "life_ms", null);
         assertNull(heldAfter(book, 1, damaged, 1).policy());
         Policy held = heldAfter(book, 2, Records.of("fixed-1", "since_ms", 5_000L), 1).policy();
@@ -159,6 +167,6 @@ class PolicyCatalogTest {
         after = heldAfter(book, 4, Records.of("fixed-2", "more", "x".repeat(8 << 20)), 1);
         assertSame(held, after.policy());
         assertEquals("is longer than 8388608 bytes", after.problem());
-        assertEquals(List.of("life_ms: is missing", "life_ms: is missing", "is longer than 8388608 bytes"), reported);
+        assertEquals(List.of("life_ms: is missing", "life_ms: is missing, held", "is longer than 8388608 bytes, held"), reported);
     }
 }

@@ -8,8 +8,10 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.sluicegate.Carry;
+import io.sluicegate.Limit;
 import io.sluicegate.Verb;
 import io.sluicegate.internal.kernel.Answer;
+import io.sluicegate.internal.kernel.Calendar;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
@@ -17,7 +19,9 @@ import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Request.Clock;
 import io.sluicegate.internal.redis.Result;
+import java.time.ZoneOffset;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 /** The examples of the page "When Redis does not decide". */
@@ -108,6 +112,42 @@ class SharesTest {
         account.paid(rules, new long[] {4}, T);
         assertArrayEquals(new long[] {6}, account.owed(rules, T));
         assertNotEquals(first, account.billId);
+    }
+
+    @Test
+    void what_redis_charged_late_hides_no_later_debt() {
+        RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.slidingLog("r", 40, 3_000_000)));
+        assertTrue(shares.decide(PLACE, question(rules, Verb.CHECK, 40, T), 1).allowed());
+        Shares.Account account = shares.account(PLACE);
+        account.bill = Bill.of(account.billId, new long[] {40}, account.used);
+        account.paid(rules, new long[] {40}, T + 1_600_000);
+        // The share is free again, and Redis has the first 40 in use until 3 s after it charged them.
+        assertTrue(shares.decide(PLACE, question(rules, Verb.CHECK, 40, T + 3_400_000), 1).allowed());
+        assertArrayEquals(new long[] {40}, account.owed(rules, T + 3_400_000));
+    }
+
+    @Test
+    void what_counts_from_the_window_before_hides_no_report() {
+        long hour = 3_600_000_000L;
+        RuleSet hours = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("r", 40, hour, false)));
+        RuleSet days = new RuleSet(Carry.USAGE, List.of(Rules.calendarWindow("r", 40, new Calendar(Limit.Every.DAY, ZoneOffset.UTC, "UTC"))));
+        for (RuleSet rules : List.of(hours, days)) {
+            long window = rules == hours ? hour : 24 * hour;
+            long begin = T - T % window;
+            Shares own = new Shares();
+            assertEquals(40, passedOf50(own, rules, begin));
+            // Others had the rest: 25 are charged, and 15 stay owed.
+            Shares.Account account = own.account(PLACE);
+            account.bill = Bill.of(account.billId, new long[] {40}, account.used);
+            account.paid(rules, new long[] {25}, begin + window / 10 * 9);
+            own.learn(PLACE, rules, said(new Answer(true, 1, 0, 40, 25, 0, 1, 0)), begin + window + window / 20);
+            assertEquals(0, passedOf50(own, rules, begin + window + window / 20));
+            assertEquals(25, passedOf50(own, rules, begin + window + window / 5));
+        }
+    }
+
+    private static int passedOf50(Shares shares, RuleSet rules, long nowUs) {
+        return (int) IntStream.range(0, 50).filter(check -> shares.decide(PLACE, question(rules, Verb.CHECK, 1, nowUs), 1).allowed()).count();
     }
 
     @Test

@@ -27,7 +27,7 @@ class PrimitivesTest {
     @TestFactory
     Stream<DynamicTest> a_share_is_as_the_wire_says() {
         List<?> entries = (List<?>) ((Map<?, ?>) Json.read(Checkout.bytes("spec/wire/shares.json"))).get("entries");
-        assertEquals(33, entries.size());
+        assertEquals(47, entries.size());
         return entries.stream().map(each -> (Map<?, ?>) each)
             .map(entry -> DynamicTest.dynamicTest((String) entry.get("algorithm"), () -> share(entry)));
     }

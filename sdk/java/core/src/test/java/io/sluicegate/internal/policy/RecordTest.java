@@ -100,6 +100,8 @@ class RecordTest {
             {"overflow", Map.of("kind", "queue", "max_wait_us", 0L), "overflow.max_wait_us: `0` is outside 1..=9007199254740991"},
             {"overflow", Map.of("kind", "degrade", "response", Map.of("status", 600L)), "overflow.response.status: `600` is outside 200..=599"},
             {"each", List.of(7L), "each[0]: expected an object"},
+            {"life_ms", 0L, "life_ms: `0` is outside 1..=34560000000"},
+            {"life_ms", 34_560_000_001L, "life_ms: `34560000001` is outside 1..=34560000000"},
             {"blob", "CQ", "blob: rules are cut off"},
             {"overrides", List.of(Map.of("key", "k")), "overrides[0].each: is missing"},
         }) {
