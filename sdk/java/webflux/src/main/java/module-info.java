@@ -4,6 +4,7 @@ module io.sluicegate.webflux {
     requires transitive spring.web;
     requires spring.core;
     requires transitive reactor.core;
+    requires org.reactivestreams;
 
     exports io.sluicegate.webflux;
 }

@@ -5,9 +5,6 @@ import io.sluicegate.Decision;
 import io.sluicegate.HttpAnswer;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
-import io.sluicegate.SluicegateException;
-import io.sluicegate.internal.RequestKeys;
-import io.sluicegate.internal.Undecided;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
 import jakarta.servlet.ServletException;
@@ -17,9 +14,6 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.io.InterruptedIOException;
-import java.nio.charset.StandardCharsets;
-import java.util.Collections;
-import java.util.Objects;
 import java.util.function.Function;
 import java.util.function.ToLongFunction;
 
@@ -30,23 +24,10 @@ import java.util.function.ToLongFunction;
  * {@link Limiter#shared() shared}: then it has the budget that all such requests share.
  */
 public final class RateLimitFilter implements Filter {
-    private final Limiter limiter;
-    private final Function<HttpServletRequest, String> key;
-    /** The field that is the key, if it is one. */
-    private final String header;
-    /** The name of the key in answers. */
-    private final String source;
-    private final ToLongFunction<HttpServletRequest> cost;
-    private final Function<Decision, HttpAnswer> refusal;
+    private final RequestRules rules;
 
-    private RateLimitFilter(Limiter limiter, Function<HttpServletRequest, String> key, String header, String source,
-                            ToLongFunction<HttpServletRequest> cost, Function<Decision, HttpAnswer> refusal) {
-        this.limiter = Objects.requireNonNull(limiter, "limiter");
-        this.key = Objects.requireNonNull(key, "key");
-        this.header = header;
-        this.source = source;
-        this.cost = Objects.requireNonNull(cost, "cost");
-        this.refusal = Objects.requireNonNull(refusal, "refusal");
+    private RateLimitFilter(RequestRules rules) {
+        this.rules = rules;
     }
 
     /**
@@ -57,11 +38,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public static RateLimitFilter byAddress(Limiter limiter, ClientAddress address) {
-        Objects.requireNonNull(address, "address");
-        return new RateLimitFilter(limiter, request -> {
-            String forwarded = String.join(",", Collections.list(request.getHeaders(address.header())));
-            return address.key(request.getRemoteAddr(), forwarded.isEmpty() ? null : forwarded);
-        }, null, "address", request -> 1, HttpAnswer::of);
+        return new RateLimitFilter(RequestRules.byAddress(limiter, address));
     }
 
     /**
@@ -72,7 +49,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public static RateLimitFilter byKey(Limiter limiter, Function<HttpServletRequest, String> key) {
-        return new RateLimitFilter(limiter, key, null, "key", request -> 1, HttpAnswer::of);
+        return new RateLimitFilter(RequestRules.byKey(limiter, key));
     }
 
     /**
@@ -84,8 +61,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public static RateLimitFilter byHeader(Limiter limiter, String name) {
-        Objects.requireNonNull(name, "name");
-        return new RateLimitFilter(limiter, request -> request.getHeader(name), name, Undecided.header(name), request -> 1, HttpAnswer::of);
+        return new RateLimitFilter(RequestRules.byHeader(limiter, name));
     }
 
     /**
@@ -95,7 +71,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public RateLimitFilter costing(ToLongFunction<HttpServletRequest> cost) {
-        return new RateLimitFilter(limiter, key, header, source, cost, refusal);
+        return new RateLimitFilter(rules.costing(cost));
     }
 
     /**
@@ -105,7 +81,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public RateLimitFilter answering(Function<Decision, HttpAnswer> refusal) {
-        return new RateLimitFilter(limiter, key, header, source, cost, refusal);
+        return new RateLimitFilter(rules.answering(refusal));
     }
 
     @Override
@@ -114,21 +90,8 @@ public final class RateLimitFilter implements Filter {
             chain.doFilter(request, response);
             return;
         }
-        if (header != null && Collections.list(httpRequest.getHeaders(header)).size() > 1) {
-            write(Undecided.repeated(source), answer);
-            return;
-        }
-        String requestKey = RequestKeys.usable(key.apply(httpRequest));
-        long permits = cost.applyAsLong(httpRequest);
-        Decision decision;
-        try {
-            decision = limiter.check(requestKey, permits);
-        } catch (SluicegateException e) {
-            write(Undecided.answer(e, limiter.policy(), source), answer);
-            return;
-        }
-        if (!decision.allowed()) {
-            write(refusal.apply(decision), answer);
+        Decision decision = rules.admit(httpRequest, answer, Limiter::check, each -> each);
+        if (decision == null) {
             return;
         }
         // Beside those of other filters: each field is a list.
@@ -144,11 +107,5 @@ public final class RateLimitFilter implements Filter {
             Thread.currentThread().interrupt();
             throw new InterruptedIOException("interrupted while the request was held back");
         }
-    }
-
-    private static void write(HttpAnswer content, HttpServletResponse answer) throws IOException {
-        answer.setStatus(content.status());
-        content.fields().forEach(answer::setHeader);
-        answer.getOutputStream().write(content.body().getBytes(StandardCharsets.UTF_8));
     }
 }

@@ -26,9 +26,9 @@ final class Coroutines {
     private Coroutines() {}
 
     /** Refuses a function of coroutines if the libraries for them are missing: it would hold its thread while somebody decides. */
-    static void refuseUnsupported(Method method) {
+    static void refuseUnsupported(String annotation, Method method) {
         if (!ARE_SUPPORTED && (isSuspending(method) || isFlow(method.getReturnType()))) {
-            throw new IllegalStateException("@RateLimit at " + method + ": a function that suspends, or returns a Flow, needs `kotlinx-coroutines-reactor`"
+            throw new IllegalStateException(annotation + " at " + method + ": a function that suspends, or returns a Flow, needs `kotlinx-coroutines-reactor`"
                 + " and `kotlin-reflect` on the class path");
         }
     }

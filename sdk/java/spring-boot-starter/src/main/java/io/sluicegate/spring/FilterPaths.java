@@ -7,6 +7,7 @@ import io.sluicegate.HttpAnswer;
 import io.sluicegate.Limiter;
 import io.sluicegate.Observer;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -30,27 +31,30 @@ final class FilterPaths<F, R> {
     /** A path that is decoded already, and has no parameters. */
     private static final PathContainer.Options PLAIN = PathContainer.Options.create('/', false);
 
+    /** Makers of filters {@code K} of one kind. */
+    record Kind<K, R>(BiFunction<Limiter, ClientAddress, K> byAddress, BiFunction<Limiter, String, K> byHeader,
+                      BiFunction<Limiter, Function<R, String>, K> byKey, BiFunction<K, Function<Decision, HttpAnswer>, K> answering,
+                      BiFunction<K, Duration, K> waiting) {}
+
     /**
-     * The filters of one kind of web application: how each is made, and what is read of a request.
+     * The filters of one kind of web application, and what is read of a request.
      *
      * @param principal the name of the user who is logged in; null if nobody is
      * @param request what expressions call {@code #request}
      */
-    record Kind<F, R>(BiFunction<Limiter, ClientAddress, F> byAddress, BiFunction<Limiter, String, F> byHeader,
-                      BiFunction<Limiter, Function<R, String>, F> byKey, BiFunction<F, Function<Decision, HttpAnswer>, F> answering,
-                      Function<R, String> principal, Function<R, Object> request) {}
+    record Kinds<F, R>(Kind<? extends F, R> rate, Kind<? extends F, R> concurrency, Function<R, String> principal, Function<R, Object> request) {}
 
     /** The filter of some paths, unless a condition holds. */
     private record Guard<F>(List<PathPattern> paths, Expression unless, F filter) {}
 
-    private final Kind<F, R> kind;
+    private final Kinds<F, R> kinds;
     private final Expressions expressions;
     private final List<Guard<F>> guards = new ArrayList<>();
 
     /** Makes the filters of the application: those by the principal, or the others. */
-    FilterPaths(Kind<F, R> kind, Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters, Expressions expressions,
+    FilterPaths(Kinds<F, R> kinds, Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters, Expressions expressions,
                 boolean byPrincipal) {
-        this.kind = kind;
+        this.kinds = kinds;
         this.expressions = expressions;
         for (int place = 0; place < filters.size(); place++) {
             SluicegateProperties.Filter filter = filters.get(place);
@@ -64,28 +68,34 @@ final class FilterPaths<F, R> {
 
     private Guard<F> guard(String property, SluicegateProperties.Filter settings, Gate gate, Observer[] observers) {
         Limiter limiter = observers.length == 0 ? gate.policy(settings.policy()) : gate.policy(settings.policy()).observedBy(observers);
-        F filter = filter(property, settings, settings.shared() ? limiter.shared() : limiter);
-        OwnAnswer answer = answer(settings);
-        if (answer.isOwn()) {
-            filter = kind.answering.apply(filter, answer::to);
-        }
+        Kind<? extends F, R> kind = settings.concurrency() ? kinds.concurrency : kinds.rate;
+        F filter = filter(kind, property, settings, settings.shared() ? limiter.shared() : limiter);
         Expression unless = settings.unless() == null ? null : expressions.parse(property + ".unless", settings.unless());
         return new Guard<>(settings.paths().stream().map(PathPatternParser.defaultInstance::parse).toList(), unless, filter);
     }
 
-    private F filter(String property, SluicegateProperties.Filter settings, Limiter limiter) {
+    private <K extends F> F filter(Kind<K, R> kind, String property, SluicegateProperties.Filter settings, Limiter limiter) {
+        K filter = byItsKey(kind, property, settings, limiter);
+        OwnAnswer answer = answer(settings);
+        if (answer.isOwn()) {
+            filter = kind.answering.apply(filter, answer::to);
+        }
+        return settings.maxWait() == null ? filter : kind.waiting.apply(filter, settings.maxWait());
+    }
+
+    private <K> K byItsKey(Kind<K, R> kind, String property, SluicegateProperties.Filter settings, Limiter limiter) {
         if (settings.key().equals("address")) {
             return kind.byAddress.apply(limiter, address(property, settings));
         }
         if (settings.key().equals(PRINCIPAL)) {
-            return kind.byKey.apply(limiter, kind.principal);
+            return kind.byKey.apply(limiter, kinds.principal);
         }
         if (settings.key().startsWith(HEADER)) {
             return kind.byHeader.apply(limiter, settings.key().substring(HEADER.length()));
         }
         Expression key = expressions.parse(property + ".key", settings.key());
         return kind.byKey.apply(limiter, request -> {
-            Object value = expressions.value(key, kind.request.apply(request));
+            Object value = expressions.value(key, kinds.request.apply(request));
             return value == null ? null : value.toString();
         });
     }
@@ -117,7 +127,7 @@ final class FilterPaths<F, R> {
     }
 
     private boolean isExempt(Guard<F> guard, R request) {
-        return guard.unless != null && expressions.isTrue(guard.unless, kind.request.apply(request));
+        return guard.unless != null && expressions.isTrue(guard.unless, kinds.request.apply(request));
     }
 
     /**
@@ -158,7 +168,7 @@ final class FilterPaths<F, R> {
         }
     }
 
-    /** Refuses a filter without a policy, paths that no request has, and a key that is none. */
+    /** Refuses a filter without a policy, paths that no request has, a key that is none, and a wait that is none. */
     static void check(String property, SluicegateProperties.Filter filter) {
         if (filter.policy() == null) {
             throw new IllegalArgumentException(property + ".policy: is missing");
@@ -173,6 +183,10 @@ final class FilterPaths<F, R> {
         if (!key.equals("address") && !key.equals(PRINCIPAL) && !isHeader && !key.startsWith("@") && !key.startsWith("#")) {
             throw new IllegalArgumentException(property + ".key: `" + key
                 + "` is not a key; expected `address`, `principal`, `header:NAME`, or an expression that begins with `@` or `#`");
+        }
+        if (filter.maxWait() != null && (!filter.concurrency() || filter.maxWait().isNegative())) {
+            throw new IllegalArgumentException(property + ".max-wait: `" + filter.maxWait() + "` "
+                + (filter.concurrency() ? "is negative" : "is for a filter with `concurrency=true`"));
         }
         String mistake = answer(filter).mistake("content-type");
         if (mistake != null) {

@@ -9,10 +9,9 @@ import org.springframework.aot.hint.RuntimeHintsRegistrar;
 import org.springframework.beans.factory.aot.BeanRegistrationAotContribution;
 import org.springframework.beans.factory.aot.BeanRegistrationAotProcessor;
 import org.springframework.beans.factory.support.RegisteredBean;
-import org.springframework.core.annotation.AnnotatedElementUtils;
 import org.springframework.util.ReflectionUtils;
 
-/** The needs of a native image beside what Spring finds: the script for Redis, and the methods that {@link RateLimit} names as fallbacks. */
+/** The needs of a native image beside what Spring finds: the script for Redis, and the methods that {@link RateLimit} and {@link ConcurrencyLimit} name as fallbacks. */
 final class RateLimitHints implements RuntimeHintsRegistrar, BeanRegistrationAotProcessor {
     static final String SCRIPT = "io/sluicegate/decide.lua";
 
@@ -32,7 +31,7 @@ final class RateLimitHints implements RuntimeHintsRegistrar, BeanRegistrationAot
     static List<Method> fallbacks(Class<?> bean) {
         List<Method> all = new ArrayList<>();
         ReflectionUtils.doWithMethods(bean, method -> {
-            for (RateLimit limit : AnnotatedElementUtils.findMergedRepeatableAnnotations(method, RateLimit.class, RateLimit.All.class)) {
+            for (MethodLimit limit : MethodLimit.of(method)) {
                 RateLimitInterceptor.fallback(bean, method, limit.fallback()).ifPresent(found -> all.add(found.method()));
             }
         }, method -> !method.isBridge() && !method.isSynthetic());

@@ -2,6 +2,7 @@ package io.sluicegate.spring;
 
 import io.sluicegate.Gate;
 import io.sluicegate.Observer;
+import io.sluicegate.servlet.ConcurrencyFilter;
 import io.sluicegate.servlet.RateLimitFilter;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
@@ -16,14 +17,18 @@ import org.springframework.core.Ordered;
 
 /** The filters of {@code sluicegate.filters}, one after the other: those by the principal, or the others. */
 final class ServletFilters implements Filter, Ordered {
-    private static final FilterPaths.Kind<RateLimitFilter, HttpServletRequest> KIND = new FilterPaths.Kind<>(RateLimitFilter::byAddress,
-        RateLimitFilter::byHeader, RateLimitFilter::byKey, RateLimitFilter::answering, ServletFilters::principal, request -> request);
+    private static final FilterPaths.Kinds<Filter, HttpServletRequest> KINDS = new FilterPaths.Kinds<>(
+        new FilterPaths.Kind<>(RateLimitFilter::byAddress, RateLimitFilter::byHeader, RateLimitFilter::byKey, RateLimitFilter::answering,
+            (filter, maxWait) -> filter),
+        new FilterPaths.Kind<>(ConcurrencyFilter::byAddress, ConcurrencyFilter::byHeader, ConcurrencyFilter::byKey, ConcurrencyFilter::answering,
+            ConcurrencyFilter::waiting),
+        ServletFilters::principal, request -> request);
 
-    private final FilterPaths<RateLimitFilter, HttpServletRequest> filters;
+    private final FilterPaths<Filter, HttpServletRequest> filters;
     private final int order;
 
     ServletFilters(Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters, Expressions expressions, boolean byPrincipal) {
-        this.filters = new FilterPaths<>(KIND, gate, observers, filters, expressions, byPrincipal);
+        this.filters = new FilterPaths<>(KINDS, gate, observers, filters, expressions, byPrincipal);
         this.order = byPrincipal ? FilterPaths.PRINCIPAL_ORDER : FilterPaths.ORDER;
     }
 
@@ -47,7 +52,7 @@ final class ServletFilters implements Filter, Ordered {
         pass(filters.of(path, httpRequest), request, response, chain);
     }
 
-    private static void pass(List<RateLimitFilter> filters, ServletRequest request, ServletResponse response, FilterChain chain)
+    private static void pass(List<Filter> filters, ServletRequest request, ServletResponse response, FilterChain chain)
         throws IOException, ServletException {
         if (filters.isEmpty()) {
             chain.doFilter(request, response);

@@ -81,10 +81,13 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
      * @param status of the answer to a request over the limit; null: 429, or that of the policy
      * @param body of that answer; null: a problem (RFC 9457), or that of the policy
      * @param contentType of that body
+     * @param concurrency whether a request holds a permit of the policy, which has a {@code concurrency} rule, until it ends
+     * @param maxWait the longest wait for that permit; null: as long as the policy lets a request wait
      */
     public record Filter(String policy, @DefaultValue("/**") List<String> paths, @DefaultValue("address") String key,
                          @DefaultValue List<String> trustedProxies, String addressHeader, @DefaultValue("false") boolean shared, String unless,
-                         Integer status, String body, @DefaultValue("text/plain;charset=UTF-8") String contentType) {}
+                         Integer status, String body, @DefaultValue("text/plain;charset=UTF-8") String contentType,
+                         @DefaultValue("false") boolean concurrency, Duration maxWait) {}
 
     /**
      * The settings of the health of the application.

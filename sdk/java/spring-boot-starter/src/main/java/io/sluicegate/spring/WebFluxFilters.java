@@ -2,6 +2,7 @@ package io.sluicegate.spring;
 
 import io.sluicegate.Gate;
 import io.sluicegate.Observer;
+import io.sluicegate.webflux.ConcurrencyWebFilter;
 import io.sluicegate.webflux.RateLimitWebFilter;
 import java.security.Principal;
 import java.util.List;
@@ -14,15 +15,18 @@ import reactor.core.publisher.Mono;
 /** The filters of {@code sluicegate.filters}, one after the other: those by the principal, or the others. */
 final class WebFluxFilters implements WebFilter, Ordered {
     private static final String PRINCIPAL = WebFluxFilters.class.getName() + ".principal";
-    private static final FilterPaths.Kind<RateLimitWebFilter, ServerWebExchange> KIND = new FilterPaths.Kind<>(RateLimitWebFilter::byAddress,
-        RateLimitWebFilter::byHeader, RateLimitWebFilter::byKey, RateLimitWebFilter::answering, exchange -> exchange.getAttribute(PRINCIPAL),
-        ServerWebExchange::getRequest);
+    private static final FilterPaths.Kinds<WebFilter, ServerWebExchange> KINDS = new FilterPaths.Kinds<>(
+        new FilterPaths.Kind<>(RateLimitWebFilter::byAddress, RateLimitWebFilter::byHeader, RateLimitWebFilter::byKey, RateLimitWebFilter::answering,
+            (filter, maxWait) -> filter),
+        new FilterPaths.Kind<>(ConcurrencyWebFilter::byAddress, ConcurrencyWebFilter::byHeader, ConcurrencyWebFilter::byKey,
+            ConcurrencyWebFilter::answering, ConcurrencyWebFilter::waiting),
+        exchange -> exchange.getAttribute(PRINCIPAL), ServerWebExchange::getRequest);
 
-    private final FilterPaths<RateLimitWebFilter, ServerWebExchange> filters;
+    private final FilterPaths<WebFilter, ServerWebExchange> filters;
     private final boolean byPrincipal;
 
     WebFluxFilters(Gate gate, Observer[] observers, List<SluicegateProperties.Filter> filters, Expressions expressions, boolean byPrincipal) {
-        this.filters = new FilterPaths<>(KIND, gate, observers, filters, expressions, byPrincipal);
+        this.filters = new FilterPaths<>(KINDS, gate, observers, filters, expressions, byPrincipal);
         this.byPrincipal = byPrincipal;
     }
 
@@ -33,7 +37,7 @@ final class WebFluxFilters implements WebFilter, Ordered {
 
     @Override
     public Mono<Void> filter(ServerWebExchange exchange, WebFilterChain chain) {
-        List<RateLimitWebFilter> matching = filters.of(exchange.getRequest().getPath().pathWithinApplication().value(), exchange);
+        List<WebFilter> matching = filters.of(exchange.getRequest().getPath().pathWithinApplication().value(), exchange);
         if (matching.isEmpty() || !byPrincipal) {
             return pass(matching, exchange, chain);
         }
@@ -43,7 +47,7 @@ final class WebFluxFilters implements WebFilter, Ordered {
         });
     }
 
-    private static Mono<Void> pass(List<RateLimitWebFilter> filters, ServerWebExchange exchange, WebFilterChain chain) {
+    private static Mono<Void> pass(List<WebFilter> filters, ServerWebExchange exchange, WebFilterChain chain) {
         return filters.isEmpty() ? chain.filter(exchange)
             : filters.get(0).filter(exchange, nextExchange -> pass(filters.subList(1, filters.size()), nextExchange, chain));
     }

@@ -305,6 +305,10 @@ class FaultPageTest {
             redis.restart();
             redis.command("PUBLISH", "sg:policies", "2");
         }, (redis, proxy) -> publish(redis, "orders", "fixed-20", 3));
+        running("the policy cannot be read", (redis, proxy) -> {
+            redis.command("HSET", "sg:{policies}", "#revision", "2", "orders", "{");
+            redis.command("PUBLISH", "sg:policies", "2");
+        }, (redis, proxy) -> publish(redis, "orders", "fixed-20", 3));
     }
 
     @Test

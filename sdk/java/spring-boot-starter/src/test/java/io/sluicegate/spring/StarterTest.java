@@ -352,20 +352,28 @@ class StarterTest {
         refusedFilter("sluicegate.filters[0].key: `@tenants.of(#request)`: there is no bean `tenants`", filter("orders", "@tenants.of(#request)", null));
         refusedFilter("sluicegate.filters[0].unless: `@admins.has()`: there is no bean `admins`", filter("orders", "address", "@admins.has()"));
         refusedFilter("sluicegate.filters[0].trusted-proxies: `lb.internal` is not a network", new SluicegateProperties.Filter("orders", List.of("/**"),
-            "address", List.of("lb.internal"), null, false, null, null, null, "text/plain"));
+            "address", List.of("lb.internal"), null, false, null, null, null, "text/plain", false, null));
         refusedFilter("sluicegate.filters[0].address-header: `X-Real-IP` is believed from trusted-proxies only", new SluicegateProperties.Filter("orders",
-            List.of("/**"), "address", List.of(), "X-Real-IP", false, null, null, null, "text/plain"));
+            List.of("/**"), "address", List.of(), "X-Real-IP", false, null, null, null, "text/plain", false, null));
         refusedFilter("sluicegate.filters[0].status: `200` is outside 400..=599", new SluicegateProperties.Filter("orders", List.of("/**"), "address",
-            List.of(), null, false, null, 200, null, "text/plain"));
+            List.of(), null, false, null, 200, null, "text/plain", false, null));
         refusedFilter("sluicegate.filters[0].content-type: `text` is not a type of content", new SluicegateProperties.Filter("orders", List.of("/**"), "address",
-            List.of(), null, false, null, null, "slow down", "text"));
+            List.of(), null, false, null, null, "slow down", "text", false, null));
+    }
+
+    @Test
+    void a_filter_with_a_wait_that_is_none_is_refused_at_the_start() {
+        refusedFilter("sluicegate.filters[0].max-wait: `PT2S` is for a filter with `concurrency=true`", new SluicegateProperties.Filter("orders",
+            List.of("/**"), "address", List.of(), null, false, null, null, null, "text/plain", false, Duration.ofSeconds(2)));
+        refusedFilter("sluicegate.filters[0].max-wait: `PT-2S` is negative", new SluicegateProperties.Filter("orders",
+            List.of("/**"), "address", List.of(), null, false, null, null, null, "text/plain", true, Duration.ofSeconds(-2)));
     }
 
     @Test
     void a_filter_of_paths_that_no_request_has_is_refused_at_the_start() {
         for (String path : new String[] {"api/**", "**", " /api"}) {
             refusedFilter("sluicegate.filters[0].paths: `" + path + "` does not begin with `/`", new SluicegateProperties.Filter("orders",
-                List.of("/a", path), "address", List.of(), null, false, null, null, null, "text/plain"));
+                List.of("/a", path), "address", List.of(), null, false, null, null, null, "text/plain", false, null));
         }
     }
 
@@ -378,7 +386,7 @@ class StarterTest {
     }
 
     private static SluicegateProperties.Filter filter(String policy, String key, String unless) {
-        return new SluicegateProperties.Filter(policy, List.of("/**"), key, List.of(), null, false, unless, null, null, "text/plain");
+        return new SluicegateProperties.Filter(policy, List.of("/**"), key, List.of(), null, false, unless, null, null, "text/plain", false, null);
     }
 
     private static void refusedFilter(String message, SluicegateProperties.Filter filter) {

@@ -3,9 +3,11 @@ package io.sluicegate.spring
 import io.sluicegate.RateLimitExceededException
 import java.util.concurrent.atomic.AtomicInteger
 import kotlinx.coroutines.CoroutineName
+import kotlinx.coroutines.awaitCancellation
 import kotlinx.coroutines.currentCoroutineContext
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.flow.Flow
+import kotlinx.coroutines.flow.flow
 import kotlinx.coroutines.flow.flowOf
 
 data class User(val id: String?)
@@ -56,6 +58,15 @@ open class Office {
     @RateLimit(policy = "orders", key = "#user.id")
     @RateLimit(policy = "leaky", key = "#user.id")
     open suspend fun twice(user: User): String = "twice"
+
+    @ConcurrencyLimit(policy = "desk", key = "#user.id")
+    open suspend fun hold(user: User, work: suspend () -> String): String = work()
+
+    @ConcurrencyLimit(policy = "desk", key = "#user.id")
+    open fun stream(user: User): Flow<Int> = flow {
+        emit(1)
+        awaitCancellation()
+    }
 }
 
 open class UnknownKey {

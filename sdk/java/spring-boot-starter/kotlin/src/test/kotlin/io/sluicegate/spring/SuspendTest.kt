@@ -8,11 +8,21 @@ import io.sluicegate.test.TestGate
 import java.time.Duration
 import java.util.concurrent.Executors
 import java.util.function.Supplier
+import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.CoroutineName
+import kotlinx.coroutines.CoroutineScope
+import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.asCoroutineDispatcher
+import kotlinx.coroutines.awaitCancellation
+import kotlinx.coroutines.cancelAndJoin
+import kotlinx.coroutines.delay
+import kotlinx.coroutines.flow.first
+import kotlinx.coroutines.flow.onEach
 import kotlinx.coroutines.flow.toList
+import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.withContext
+import kotlinx.coroutines.withTimeout
 import org.junit.jupiter.api.Assertions.assertEquals
 import org.junit.jupiter.api.Assertions.assertNull
 import org.junit.jupiter.api.Assertions.assertTrue
@@ -24,6 +34,7 @@ import org.springframework.context.support.GenericApplicationContext
 class SuspendTest {
     private fun limited(gate: TestGate, test: suspend (Office) -> Unit) {
         gate.policy("orders", Limit.fixedWindow(2, Duration.ofMinutes(1)))
+        gate.policy("desk", Limit.concurrency(1, Duration.ofSeconds(30)))
         gate.policy("leaky", Limit.leakyBucket(100, Duration.ofSeconds(1)).burst(1))
         GenericApplicationContext().use { context ->
             context.beanFactory.registerSingleton("gate", gate)
@@ -110,6 +121,45 @@ class SuspendTest {
                     assertTrue(Thread.currentThread().name.startsWith("own"), Thread.currentThread().name)
                 }
             }
+        }
+    }
+
+    private fun free(gate: TestGate) = gate.policy("desk").peek("alice").remaining()
+
+    private suspend fun becomesFree(gate: TestGate) = withTimeout(20_000) {
+        while (free(gate) != 1L) {
+            delay(5)
+        }
+    }
+
+    @Test
+    fun a_function_that_suspends_holds_its_permit_until_it_is_over() = TestGate().use { gate ->
+        limited(gate) { office ->
+            val alice = User("alice")
+            assertEquals("0 free", office.hold(alice) { "${free(gate)} free" })
+            assertEquals(1, free(gate))
+            refused { office.hold(alice) { office.hold(alice) { "twice" } } }
+            assertEquals(1, free(gate))
+            val begun = CompletableDeferred<Unit>()
+            val job = CoroutineScope(Dispatchers.Default).launch {
+                office.hold(alice) {
+                    begun.complete(Unit)
+                    awaitCancellation()
+                }
+            }
+            begun.await()
+            assertEquals(0, free(gate))
+            job.cancelAndJoin()
+            becomesFree(gate)
+        }
+    }
+
+    @Test
+    fun a_flow_holds_its_permit_until_its_collector_is_done() = TestGate().use { gate ->
+        limited(gate) { office ->
+            val seen = office.stream(User("alice")).onEach { assertEquals(0, free(gate)) }.first()
+            assertEquals(1, seen)
+            becomesFree(gate)
         }
     }
 
