@@ -4,16 +4,12 @@ declare(strict_types=1);
 
 namespace Sluicegate\Http;
 
-use Closure;
 use Psr\Http\Message\ResponseFactoryInterface;
 use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\MiddlewareInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 use Sluicegate\Decision;
-use Sluicegate\Exception\NothingPublished;
-use Sluicegate\Exception\ServerProblem;
-use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Limiter;
 
 /**
@@ -21,8 +17,7 @@ use Sluicegate\Limiter;
  */
 final class RateLimitMiddleware implements MiddlewareInterface
 {
-    /** @var Closure(Decision, ServerRequestInterface, RequestHandlerInterface): (ResponseInterface|null)|null */
-    private readonly ?Closure $fallback;
+    private readonly MiddlewareSteps $steps;
 
     /**
      * @param int $cost permits of a request
@@ -35,48 +30,19 @@ final class RateLimitMiddleware implements MiddlewareInterface
      */
     public function __construct(
         private readonly Limiter $limiter,
-        private readonly Key $key,
-        private readonly ResponseFactoryInterface $responseFactory,
+        Key $key,
+        ResponseFactoryInterface $responseFactory,
         private readonly int $cost = 1,
         ?callable $fallback = null,
-        private readonly bool $passUnavailable = false,
-        private readonly bool $oldHeaders = false,
+        bool $passUnavailable = false,
+        bool $oldHeaders = false,
     ) {
-        $this->fallback = $fallback === null ? null : $fallback(...);
+        $this->steps = new MiddlewareSteps($limiter, $key, $responseFactory, $fallback, $passUnavailable, $oldHeaders);
     }
 
     public function process(ServerRequestInterface $request, RequestHandlerInterface $handler): ResponseInterface
     {
-        try {
-            $key = $this->key->of(RequestFacts::ofPsr7($request), $this->limiter, $request);
-            $decision = $this->limiter->check($key, $this->cost);
-        } catch (BadRequest $e) {
-            return $this->response(Refusal::undecided($e));
-        } catch (StoreUnavailable | ServerProblem $e) {
-            $passes = $this->passUnavailable && ($e instanceof ServerProblem
-                ? $e->isOutage()
-                : !$e instanceof NothingPublished);
-            return $passes ? $handler->handle($request) : $this->response(Refusal::undecided($e));
-        }
-        if (!$decision->allowed) {
-            $answer = $this->fallback === null ? null : ($this->fallback)($decision, $request, $handler);
-            return $answer ?? $this->response(Refusal::of($decision, $this->oldHeaders));
-        }
-        $decision->pause();
-        $response = $handler->handle($request);
-        foreach (Headers::of($decision, $this->oldHeaders) as $name => $value) {
-            $response = $response->withHeader($name, $value);
-        }
-        return $response;
-    }
-
-    private function response(Refusal $refusal): ResponseInterface
-    {
-        $response = $this->responseFactory->createResponse($refusal->status);
-        foreach ($refusal->headers as $name => $value) {
-            $response = $response->withHeader($name, $value);
-        }
-        $response->getBody()->write($refusal->body);
-        return $response;
+        return $this->steps->process($request, $handler, fn (?string $key): Decision =>
+            $this->limiter->check($key, $this->cost));
     }
 }

@@ -8,6 +8,7 @@ use Closure;
 use Illuminate\Http\Exceptions\HttpResponseException;
 use Illuminate\Http\Response;
 use InvalidArgumentException;
+use Sluicegate\Decision;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
@@ -36,6 +37,27 @@ final class RateLimit
      */
     public function handle($request, Closure $next, string $policy, string $by = 'user', string $without = '')
     {
+        $limiter = $this->gate->policy($policy);
+        return self::pass($request, $next, $limiter, $by, $without, $limiter->check(...));
+    }
+
+    /**
+     * Returns the response of the application, if a request is allowed.
+     *
+     * @internal
+     * @param \Illuminate\Http\Request $request
+     * @param Closure(string|null): Decision $decide decides about the key of the request
+     * @return \Symfony\Component\HttpFoundation\Response
+     * @throws HttpResponseException if it is not
+     */
+    public static function pass(
+        $request,
+        Closure $next,
+        Limiter $limiter,
+        string $by,
+        string $without,
+        Closure $decide,
+    ) {
         if (!in_array($by, ['user', 'ip', 'all'], true)) {
             throw new InvalidArgumentException("sluicegate: `$by` is none of `user`, `ip`, `all`");
         }
@@ -43,8 +65,7 @@ final class RateLimit
             throw new InvalidArgumentException("sluicegate: `$without` is not `shared`");
         }
         try {
-            $limiter = $this->gate->policy($policy);
-            $decision = $limiter->check(self::key($request, $limiter, $by, $without === 'shared'));
+            $decision = $decide(self::key($request, $limiter, $by, $without === 'shared'));
         } catch (BadRequest | StoreUnavailable | ServerProblem $e) {
             throw self::exception(Refusal::undecided($e));
         }

@@ -10,7 +10,8 @@ use Sluicegate\Gate;
 use Sluicegate\Redis\PhpRedis;
 
 /**
- * Registers a `Gate`, the middlewares `throttle` and `sluicegate`, and the command `sluicegate:check`.
+ * Registers a `Gate`, the middlewares `throttle`, `sluicegate` and `sluicegate.concurrency`, and the command
+ * `sluicegate:check`.
  *
  * `config/sluicegate.php`: `server` (the URL of a server, with `token` and `timeout_ms`), or else `url` of Redis, or
  * its `host`, `port` and `auth`; `app`, `nodes`, `deadline_ms`; `cache`, the name of a cache store that keeps policies
@@ -64,6 +65,7 @@ final class SluicegateServiceProvider extends ServiceProvider
     {
         $router = $this->app->make('router');
         $router->aliasMiddleware('sluicegate', RateLimit::class);
+        $router->aliasMiddleware('sluicegate.concurrency', Concurrency::class);
         // Limits in code need Redis itself.
         $config = $this->app->make('config')->get('sluicegate', []);
         if (($config['throttle'] ?? true) && !isset($config['server'])) {

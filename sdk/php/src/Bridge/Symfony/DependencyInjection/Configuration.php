@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Bridge\Symfony\DependencyInjection;
 
+use Symfony\Component\Config\Definition\Builder\ArrayNodeDefinition;
 use Symfony\Component\Config\Definition\Builder\TreeBuilder;
 use Symfony\Component\Config\Definition\ConfigurationInterface;
 
@@ -31,10 +32,10 @@ final class Configuration implements ConfigurationInterface
             ->end()
             ->validate()
                 ->ifTrue(static fn (array $c): bool => array_diff(
-                    array_column($c['requests'], 'limiter'),
+                    array_column([...$c['requests'], ...$c['concurrency']], 'limiter'),
                     array_map(strval(...), array_keys($c['limiters'])),
                 ) !== [])
-                ->thenInvalid('each of "requests" names one of "limiters"')
+                ->thenInvalid('each of "requests" and "concurrency" names one of "limiters"')
             ->end()
             ->children()
                 ->scalarNode('redis')
@@ -69,35 +70,8 @@ final class Configuration implements ConfigurationInterface
                     ->scalarPrototype()->end()
                 ->end()
                 ->scalarNode('clock')->info('The service id of a clock of PSR-20, for tests.')->defaultNull()->end()
-                ->arrayNode('requests')
-                    ->info('Requests that are limited before a controller is called: the first whose path fits.')
-                    ->arrayPrototype()
-                        ->children()
-                            ->scalarNode('path')
-                                ->info('A regular expression, such as ^/api/.')
-                                ->defaultValue('^/')
-                                ->validate()
-                                    ->ifTrue(static fn (mixed $path): bool => @preg_match("\1$path\1", '') === false)
-                                    ->thenInvalid('expected a regular expression without delimiters, not %s')
-                                ->end()
-                            ->end()
-                            ->scalarNode('limiter')->info('A name of "limiters".')->isRequired()->end()
-                            ->scalarNode('key')
-                                ->info('What the key is: address, all, or header:NAME.')
-                                ->defaultValue('address')
-                                ->validate()
-                                    ->ifTrue(static fn (mixed $key): bool =>
-                                        !preg_match('/^(address|all|header:[\w-]+)$/D', (string) $key))
-                                    ->thenInvalid('expected address, all or header:NAME, not %s')
-                                ->end()
-                            ->end()
-                            ->booleanNode('shared')
-                                ->info('Whether requests without that key share one budget, in place of a 400.')
-                                ->defaultFalse()
-                            ->end()
-                        ->end()
-                    ->end()
-                ->end()
+                ->append(self::requests('requests', 'Requests whose rate is limited before a controller is called'))
+                ->append(self::requests('concurrency', 'Requests of which so many are handled at once', waits: true))
                 ->arrayNode('limiters')
                     ->info('The services limiter.NAME: each the name of a policy, or rules that are made here.')
                     ->normalizeKeys(false)
@@ -122,5 +96,44 @@ final class Configuration implements ConfigurationInterface
                 ->end()
             ->end();
         return $tree;
+    }
+
+    /** @param bool $waits whether they can wait */
+    private static function requests(string $name, string $info, bool $waits = false): ArrayNodeDefinition
+    {
+        $node = (new TreeBuilder($name))->getRootNode();
+        $entry = $node
+            ->info("$info: the first whose path fits.")
+            ->arrayPrototype()
+                ->children()
+                    ->scalarNode('path')
+                        ->info('A regular expression, such as ^/api/.')
+                        ->defaultValue('^/')
+                        ->validate()
+                            ->ifTrue(static fn (mixed $path): bool => @preg_match("\1$path\1", '') === false)
+                            ->thenInvalid('expected a regular expression without delimiters, not %s')
+                        ->end()
+                    ->end()
+                    ->scalarNode('limiter')->info('A name of "limiters".')->isRequired()->end()
+                    ->scalarNode('key')
+                        ->info('What the key is: address, all, or header:NAME.')
+                        ->defaultValue('address')
+                        ->validate()
+                            ->ifTrue(static fn (mixed $key): bool =>
+                                !preg_match('/^(address|all|header:[\w-]+)$/D', (string) $key))
+                            ->thenInvalid('expected address, all or header:NAME, not %s')
+                        ->end()
+                    ->end()
+                    ->booleanNode('shared')
+                        ->info('Whether requests without that key share one budget, in place of a 400.')
+                        ->defaultFalse()
+                    ->end();
+        if ($waits) {
+            $entry->integerNode('max_wait_ms')
+                ->info('How long a request, and its process, waits for a permit; null: as the policy says.')
+                ->min(0)->max(31_622_400_000)
+                ->defaultNull();
+        }
+        return $node;
     }
 }

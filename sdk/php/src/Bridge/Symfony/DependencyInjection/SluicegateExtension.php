@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Bridge\Symfony\DependencyInjection;
 
 use Sluicegate\Bridge\Symfony\CheckCommand;
+use Sluicegate\Bridge\Symfony\ConcurrencyListener;
 use Sluicegate\Bridge\Symfony\PolicyWarmer;
 use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
@@ -50,12 +51,13 @@ final class SluicegateExtension extends Extension
                 $container->registerAliasForArgument("limiter.$name", $interface, "$name.limiter");
             }
         }
-        if ($config['requests'] !== []) {
-            $container->register(RateLimitListener::class)
-                ->addArgument(array_map(static fn (array $of): array => [
-                    $of['path'], new Reference("sluicegate.limiter.{$of['limiter']}"), $of['key'], $of['shared'],
-                ], array_values($config['requests'])))
-                ->addTag('kernel.event_subscriber');
+        $listeners = ['requests' => RateLimitListener::class, 'concurrency' => ConcurrencyListener::class];
+        foreach ($listeners as $name => $class) {
+            if ($config[$name] !== []) {
+                $container->register($class)
+                    ->addArgument(array_map(self::limit(...), array_values($config[$name])))
+                    ->addTag('kernel.event_subscriber');
+            }
         }
         $required = self::required($config);
         if (class_exists(Command::class)) {
@@ -69,6 +71,19 @@ final class SluicegateExtension extends Extension
                 ->setArguments([new Reference(Gate::class), $required])
                 ->addTag('kernel.cache_warmer');
         }
+    }
+
+    /**
+     * Returns what a listener takes for an entry of `requests` or `concurrency`.
+     *
+     * @return list<mixed>
+     */
+    private static function limit(array $entry): array
+    {
+        $limit = [
+            $entry['path'], new Reference("sluicegate.limiter.{$entry['limiter']}"), $entry['key'], $entry['shared'],
+        ];
+        return isset($entry['max_wait_ms']) ? [...$limit, 1000 * $entry['max_wait_ms']] : $limit;
     }
 
     /**
