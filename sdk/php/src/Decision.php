@@ -113,6 +113,17 @@ final readonly class Decision
         return $this->copy($this->outcome, $this->overflow, $heldUs);
     }
 
+    /**
+     * Returns this decision about a request that still waits as its refusal.
+     *
+     * @internal
+     * @param int $retryMinUs the shortest time after which it says that the request can pass
+     */
+    public function givenUp(int $retryMinUs): self
+    {
+        return $this->copy($this->outcome->retriedAfter(max($this->waitUs, $retryMinUs)), null, $this->heldUs);
+    }
+
     private function copy(Outcome $outcome, ?Overflow $overflow, int $heldUs): self
     {
         return new self(

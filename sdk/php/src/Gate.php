@@ -160,7 +160,11 @@ class Gate
         if (preg_match('~^(https?://|http\+unix:)~', $url)) {
             return HttpGate::at($url, $token, $app, $timeoutMs ?? 200, $observer, $logger);
         }
-        if (!preg_match('~^(?:unix:(?<path>/.+)|resp(?<tls>s?)://(?<host>[^/]+):(?<port>\d+))$~', $url, $part)) {
+        // Without a user: the token is an argument, and the host is part of errors.
+        $host = '[^\s:/?#@\[\]]+|\[[0-9A-Fa-f:.]+\]';
+        $form = "~^(?:unix:(?<path>/.+)|resp(?<tls>s?)://(?<host>$host):(?<port>\\d{1,5}))$~D";
+        $isRead = preg_match($form, $url, $part);
+        if (!$isRead || (int) ($part['port'] ?? 0) > 65535) {
             $wanted = 'expected one that begins with http:, https:, resp:, resps: or unix:';
             throw new InvalidArgumentException('server: `' . Secrets::without($url) . "` is not a URL; $wanted");
         }

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate;
 
+use Sluicegate\Exception\Charged;
 use Sluicegate\Exception\LimitExceeded;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Kernel\KernelRequest;
@@ -16,6 +17,9 @@ use Sluicegate\Kernel\KernelRequest;
  */
 final class Limiter
 {
+    /** The most requests that release a permit without an answer: the second one finds the connection renewed. */
+    private const RELEASES_MAX = 2;
+
     /**
      * @internal
      * @param string $name the policy, or the name of the limit
@@ -85,18 +89,54 @@ final class Limiter
      * Holds `$cost` permits of a `concurrency` rule; check `isHeld()`. Under `overflow: shadow`, a permit over the
      * limit passes as well, and takes no place.
      *
+     * With `$maxWaitUs` it waits for a permit, in the order of the requests of all servers and programs, and this
+     * process with it. That needs a rule with a `queue`. The answer may take so much longer than the timeout of the
+     * gate; in direct mode Redis is asked ten times a second. `heldUs` of the decision is how long it waited, but not
+     * over RESP.
+     *
+     * If there is no answer, the permit may be held: a random id is released then; release your own by `release`.
+     *
      * @param string|null $id 1 to 1,024 bytes; null: a random id
+     * @param int|null $maxWaitUs the longest wait, 0 to 2^53 - 1, which means any wait; servers count whole ms. Null:
+     *   `overflow` of the policy decides, whose `queue` waits
      */
-    public function acquire(?string $key, int $cost = 1, ?string $id = null): Permit
+    public function acquire(?string $key, int $cost = 1, ?string $id = null, ?int $maxWaitUs = null): Permit
     {
-        $id ??= bin2hex(random_bytes(16));
-        return new Permit($this, $key, $id, $this->decide(Verb::Acquire, $key, $cost, null, $id));
+        Ranges::number('max_wait', $maxWaitUs ?? 0, 0, KernelRequest::MAX_WAIT_US, ' us');
+        if ($id !== null) {
+            return new Permit($this, $key, $id, $this->decide(Verb::Acquire, $key, $cost, $maxWaitUs, $id));
+        }
+        $id = bin2hex(random_bytes(16));
+        try {
+            return new Permit($this, $key, $id, $this->decide(Verb::Acquire, $key, $cost, $maxWaitUs, $id));
+        } catch (SluicegateException $e) {
+            $e->charged() === Charged::No ?: $this->releaseSurely($key, $id);
+            throw $e;
+        }
     }
 
     /** Releases a permit by its id; refused if it is not held, except under `overflow: shadow`. */
     public function release(?string $key, string $id): Decision
     {
         return $this->decide(Verb::Release, $key, 1, null, $id);
+    }
+
+    /**
+     * Releases a permit as surely as a few requests can; returns whether there was an answer.
+     *
+     * @internal
+     */
+    public function releaseSurely(?string $key, string $id): bool
+    {
+        for ($try = 0; $try < self::RELEASES_MAX; $try++) {
+            try {
+                $this->release($key, $id);
+                return true;
+            } catch (SluicegateException) {
+                continue;
+            }
+        }
+        return false;
     }
 
     /** Holds a permit for another time to live; refused if it is not held, except under `overflow: shadow`. */

@@ -20,12 +20,17 @@ enum Verb: int
     case Acquire = 7;
     case Release = 8;
     case Renew = 9;
+    /** An acquire that has a ticket until it passes. */
+    case Wait = 14;
+    /** Gives that ticket back. */
+    case Leave = 15;
 
     /** Returns its name in messages and on wires, such as `at_most`. */
     public function text(): string
     {
         return match ($this) {
             self::AtMost => 'at_most',
+            self::Wait => 'acquire with max_wait',
             default => strtolower($this->name),
         };
     }
@@ -40,7 +45,7 @@ enum Verb: int
     public function isForStoreOnly(): bool
     {
         return match ($this) {
-            self::Refund, self::Reset, self::Release, self::Renew => true,
+            self::Refund, self::Reset, self::Release, self::Renew, self::Leave => true,
             default => false,
         };
     }

@@ -16,9 +16,6 @@ final class Accounts
     /** The longest wait for another process that has locked the account, in µs: a decision takes about ten. */
     private const LOCK_WAIT_US = 1_000;
 
-    /** The time after which the lock of a dead process expires, in s. */
-    private const LOCK_S = 1;
-
     /** @param int $max the most accounts at a time; beyond it requests are refused */
     public function __construct(private readonly Memory $memory, private readonly int $max)
     {
@@ -30,21 +27,33 @@ final class Accounts
      * @template T
      * @param callable(Account): T $use changes the account, which is then stored, or deleted if it can be dropped
      * @param (callable(): Account)|null $open makes the account of a key that has none; null: `$use` is not called then
+     * @param int $waitUs the longest wait for another process that has locked it
      * @return T|null the result of `$use`; null if there is no account, another process has it locked, or there is no
      *   room
      */
-    public function with(Budget $budget, int $now, callable $use, ?callable $open = null): mixed
-    {
+    public function with(
+        Budget $budget,
+        int $now,
+        callable $use,
+        ?callable $open = null,
+        int $waitUs = self::LOCK_WAIT_US,
+    ): mixed {
         return $this->withLock($budget->stateKey, $now, static function (Account $account) use ($budget, $now, $use) {
             $account->takeOver($budget, $now);
             return $use($account);
-        }, $open);
+        }, $open, $waitUs);
     }
 
     /** Returns whether a key has an account, or perhaps gets one now. */
     public function has(string $stateKey): bool
     {
         return $this->memory->get("lock:$stateKey") !== null || $this->memory->get("account:$stateKey") !== null;
+    }
+
+    /** Returns whether a key has an account. */
+    public function exists(string $stateKey): bool
+    {
+        return $this->memory->get("account:$stateKey") !== null;
     }
 
     /** Returns the number of accounts that wait to be paid. */
@@ -76,14 +85,16 @@ final class Accounts
      * @param (callable(): Account)|null $open
      * @return T|null
      */
-    private function withLock(string $stateKey, int $now, callable $use, ?callable $open = null): mixed
-    {
+    private function withLock(
+        string $stateKey,
+        int $now,
+        callable $use,
+        ?callable $open = null,
+        int $waitUs = self::LOCK_WAIT_US,
+    ): mixed {
         $lock = "lock:$stateKey";
-        for ($waited = 0; !$this->memory->add($lock, 1, self::LOCK_S); $waited += 50) {
-            if ($waited >= self::LOCK_WAIT_US) {
-                return null;
-            }
-            usleep(50);
+        if (!Lock::take($this->memory, $lock, $waitUs)) {
+            return null;
         }
         try {
             $before = $this->memory->get("account:$stateKey");

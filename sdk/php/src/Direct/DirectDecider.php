@@ -45,6 +45,15 @@ final class DirectDecider extends PolicyDecider
     /** The shortest time between two payments of other keys' debts beside decisions. */
     private const PAY_EVERY_US = 100_000;
 
+    /**
+     * The time after which a request that waits for a permit asks again. A free permit is nobody else's meanwhile, so
+     * it is much shorter than the 3 s for which the ticket counts.
+     */
+    private const LOOK_EVERY_US = 100_000;
+
+    /** The shortest retry of a request that waits no longer. */
+    private const LOOK_MIN_US = 1000;
+
     /** The pause of `close` after a payment without an answer. */
     private const CLOSE_PAUSE_US = 10_000;
 
@@ -180,15 +189,86 @@ final class DirectDecider extends PolicyDecider
                 return $decision;
             }
         }
+        $maxWaitUs = $request->verb === Verb::Acquire ? $this->maxWaitUs($budget, $request) : null;
+        if ($maxWaitUs !== null) {
+            return $this->acquire($budget, $request, $maxWaitUs);
+        }
         try {
-            $answer = $this->decideInRedis($budget, $request, $now);
-            return $budget->decision($answer->outcome, $answer->limit, Mode::Store);
-        } catch (StoreFailure $e) {
-            return $this->decideWithoutRedis($budget, $request, $now, $e);
+            return $this->ask($budget, $request, $request, $now);
         } finally {
             if ($request->verb === Verb::Refund || $request->verb === Verb::Reset) {
                 $this->denials->forget($budget);
             }
+        }
+    }
+
+    /**
+     * Returns the longest time that an acquire waits; null: it does not.
+     *
+     * @throws InvalidRequest if it is to wait, and its rules have no queue
+     */
+    private function maxWaitUs(Budget $budget, KernelRequest $request): ?int
+    {
+        $hasQueue = $budget->rules->set->kernel()->supports(Verb::Wait);
+        if ($request->maxWaitUs !== null) {
+            return $hasQueue
+                ? $request->maxWaitUs
+                : throw InvalidRequest::unsupportedVerb(Verb::Wait->text(), $budget->policy);
+        }
+        return $hasQueue && $budget->overflow->kind === OverflowKind::Queue
+            ? min($budget->overflow->maxWaitUs, $this->options->maxHoldUs)
+            : null;
+    }
+
+    /**
+     * Acquires a permit, and waits for it: redis.md, "Waiting for a permit". The request waits in the name of a process
+     * of its own, so its ticket lapses if this process ends. Under `local` it waits for the share while Redis is away.
+     */
+    private function acquire(Budget $budget, KernelRequest $request, int $maxWaitUs): Decision
+    {
+        $process = random_bytes(8);
+        $wait = $request->as(Verb::Wait, $process);
+        $isUnsure = false;
+        for ($held = 0;; $held += $pause) {
+            $decision = $this->ask($budget, $wait, $request, $this->clock->nowUs())->held($held);
+            $isQueued = $decision->allowed && $decision->granted === 0;
+            $isHeld = $decision->mode === Mode::Store && $decision->retryAfterUs === null;
+            if ($isHeld && $isUnsure) {
+                // An earlier call without a reply got the permit.
+                $renew = $request->as(Verb::Renew, '');
+                return $this->ask($budget, $renew, $renew, $this->clock->nowUs())->held($held);
+            }
+            $isUnsure = $isUnsure || $decision->mode !== Mode::Store;
+            $goesOn = $isQueued || !$decision->allowed && match ($decision->mode) {
+                Mode::Local => $decision->retryAfterUs !== null,
+                Mode::Shed, Mode::Deny => $held > 0,
+                default => false,
+            };
+            $pause = min(self::LOOK_EVERY_US, $maxWaitUs - $held);
+            if (!$goesOn || $pause <= 0) {
+                break;
+            }
+            $this->clock->sleep($pause);
+        }
+        if (!$isQueued) {
+            return $decision;
+        }
+        try {
+            $this->decideInStore($budget, $request->as(Verb::Leave, $process), $this->clock->nowUs());
+        } catch (StoreFailure) {
+            // It lapses in 3 s.
+        }
+        return $decision->givenUp(self::LOOK_MIN_US);
+    }
+
+    /** Asks Redis for the answer to a request; without it, `$withoutRedis` is decided. */
+    private function ask(Budget $budget, KernelRequest $request, KernelRequest $withoutRedis, int $now): Decision
+    {
+        try {
+            $answer = $this->decideInRedis($budget, $request, $now);
+            return $budget->decision($answer->outcome, $answer->limit, Mode::Store);
+        } catch (StoreFailure $e) {
+            return $this->decideWithoutRedis($budget, $withoutRedis, $now, $e);
         }
     }
 
@@ -204,7 +284,8 @@ final class DirectDecider extends PolicyDecider
         }
         $failure = null;
         // Until Redis has answered, the share counts these permits as ones that Redis may grant.
-        $takes = $request->verb->value <= Verb::AtMost->value || $request->verb === Verb::Acquire;
+        $takes = $request->verb->value <= Verb::AtMost->value
+            || in_array($request->verb, [Verb::Acquire, Verb::Wait], true);
         $asked = $takes && $this->options->hasShare ? $this->asked->ask($budget->stateKey, $request->cost) : null;
         try {
             $answer = $this->accounts->has($budget->stateKey)
@@ -231,7 +312,7 @@ final class DirectDecider extends PolicyDecider
         $this->usage->record($budget, $answer, $now);
         if ($this->accounts->has($budget->stateKey)) {
             $raise = static fn (Account $account) => $account->raise($answer->inUse, $now);
-            $this->accounts->with($budget, $now, $raise);
+            $this->accounts->with($budget, $now, $raise, waitUs: Lock::PATIENCE_US);
         }
     }
 
@@ -291,10 +372,16 @@ final class DirectDecider extends PolicyDecider
         throw new StoreFailure(FailureKind::Contended, true, 'more was owed than was sent to Redis');
     }
 
-    /** @return array{string, list<int>, bool}|null the id of the bill, its permits, and whether more passed since */
+    /**
+     * @return array{string, list<int>, bool}|null the id of the bill, its permits, and whether more passed since; null
+     *   if nothing is owed
+     * @throws StoreFailure if another process has the account: without the bill, Redis would grant what is owed
+     */
     private function bill(Budget $budget, int $now): ?array
     {
-        return $this->accounts->with($budget, $now, static function (Account $account) use ($now): ?array {
+        $isRead = false;
+        $bill = $this->accounts->with($budget, $now, static function (Account $account) use ($now, &$isRead): ?array {
+            $isRead = true;
             $isSent = $account->bill !== null;
             $bill = $account->bill($now);
             if ($bill === null) {
@@ -303,18 +390,23 @@ final class DirectDecider extends PolicyDecider
             $more = static fn (int $owed, int $billed): int => $owed - $billed;
             $isOlder = $isSent && max(array_map($more, $account->owed($now), $bill[1])) > 0;
             return [$bill[0], $bill[1], $isOlder];
-        });
+        }, waitUs: Lock::PATIENCE_US);
+        return $isRead || !$this->accounts->exists($budget->stateKey)
+            ? $bill
+            : throw new StoreFailure(FailureKind::Contended, false, 'another process has the account of the key');
     }
 
     /** Records that Redis charged a bill; returns whether the key still owes. */
     private function paid(Budget $budget, string $id, Answer $answer, int $now): bool
     {
-        $paid = static function (Account $account) use ($id, $answer, $now): bool {
+        $paid = function (Account $account) use ($id, $answer, $now): bool {
+            // Before the account is dropped, also after a payment: the next one begins with it.
+            $this->usage->record($account->budget, $answer, $now);
             $account->paid($id, $answer->charged, $now);
             $account->raise($answer->inUse, $now);
             return max($account->owed($now)) > 0;
         };
-        return (bool) $this->accounts->with($budget, $now, $paid);
+        return (bool) $this->accounts->with($budget, $now, $paid, waitUs: Lock::PATIENCE_US);
     }
 
     private function dropBill(Budget $budget, string $id, int $now): void

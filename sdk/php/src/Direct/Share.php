@@ -8,6 +8,7 @@ use Sluicegate\Decision;
 use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Kernel\Outcome;
 use Sluicegate\Mode;
+use Sluicegate\Rules\Rule;
 use Sluicegate\Verb;
 
 /**
@@ -18,6 +19,9 @@ use Sluicegate\Verb;
 final class Share
 {
     private const RETRY_US = 1_000_000;
+
+    /** The code of `fixed_window`. */
+    private const FIXED_WINDOW = 5;
 
     /** The largest step back of the clock that is ignored, in µs, counted from the last decision of the key. */
     private const LATER_MAX_US = 1_000_000;
@@ -39,6 +43,7 @@ final class Share
     public function decide(Budget $budget, KernelRequest $request, int $now, int $nodes): Decision
     {
         $decide = function (Account $account) use ($budget, $request, $now): Decision {
+            $this->raiseWindows($account, $now);
             $others = $request->verb === Verb::Peek ? 0 : $this->asked?->of($budget->stateKey) ?? 0;
             return $others <= 0 || $this->hasRoomBeside($account, $request, $now, $others)
                 ? $this->onAccount($account, $request, $now)
@@ -51,7 +56,8 @@ final class Share
     /** Records permits that passed without a decision (`on_store_failure: allow`), up to the budget. */
     public function recordAdmitted(Budget $budget, int $cost, int $now): void
     {
-        $record = static function (Account $account) use ($budget, $cost, $now): void {
+        $record = function (Account $account) use ($budget, $cost, $now): void {
+            $this->raiseWindows($account, $now);
             $all = new KernelRequest(Verb::AtMost, min($cost * $account->nodes, KernelRequest::COST_MAX));
             [, $account->used] = $budget->rules->set->kernel()->decide($account->used, $all, $now);
         };
@@ -81,6 +87,29 @@ final class Share
         return new Account($budget, $nodes, $states, $states, $now);
     }
 
+    /**
+     * Raises an account to what Redis reported of its window, of rules that have one. What was admitted here in the
+     * window before counts a whole window's length, so it hid such a report of at most as much; and ends while that
+     * still counts.
+     */
+    private function raiseWindows(Account $account, int $now): void
+    {
+        $rules = $account->budget->rules->set->rules;
+        $windows = array_filter($rules, static fn (Rule $rule): bool => $rule->code === self::FIXED_WINDOW);
+        if ($windows !== []) {
+            $now = self::instant($account, $now);
+            $states = $this->usage->states($account->budget, $now);
+            $used = $account->budget->rules->set->kernel()->used($states, $now);
+            $account->raise(array_intersect_key($used, $windows), $now);
+        }
+    }
+
+    /** Returns the instant of a decision: the last one's, if that was up to a second later. */
+    private static function instant(Account $account, int $now): int
+    {
+        return $account->latest > $now && $account->latest - $now <= self::LATER_MAX_US ? $account->latest : $now;
+    }
+
     /** Returns whether a request is decided alike if Redis grants so many permits more, or refuses them all. */
     private function hasRoomBeside(Account $account, KernelRequest $request, int $now, int $others): bool
     {
@@ -105,9 +134,7 @@ final class Share
         if ($request->cost > intdiv(KernelRequest::COST_MAX, $n)) {
             return $account->budget->unknown(Mode::Local, 0, self::RETRY_US);
         }
-        if ($account->latest > $now && $account->latest - $now <= self::LATER_MAX_US) {
-            $now = $account->latest;
-        }
+        $now = self::instant($account, $now);
         [$outcome, $used] = $set->kernel()->decide($account->used, $request->withCost($request->cost * $n), $now);
         if ($request->verb === Verb::AtMost && $outcome->allowed && $outcome->granted % $n !== 0) {
             $part = $outcome->granted % $n;

@@ -25,11 +25,28 @@ final class UsageCache
     {
     }
 
-    /** Records the permits in use that Redis reported of each rule. */
+    /**
+     * Records the permits in use that Redis reported of each rule.
+     *
+     * One process at a time: another one that reads before and writes afterwards would take a report back. After a long
+     * wait it records nevertheless.
+     */
     public function record(Budget $budget, Answer $answer, int $now): void
     {
-        $set = $budget->rules->set;
         $slot = $this->slot($budget->stateKey);
+        $isLocked = Lock::take($this->memory, "lock:$slot", Lock::PATIENCE_US);
+        try {
+            $this->recordIn($slot, $budget, $answer, $now);
+        } finally {
+            if ($isLocked) {
+                $this->memory->delete("lock:$slot");
+            }
+        }
+    }
+
+    private function recordIn(string $slot, Budget $budget, Answer $answer, int $now): void
+    {
+        $set = $budget->rules->set;
         $kernel = $set->kernel();
         [$states, $raised] = $this->read($slot, $budget, $now) ?? [$kernel->fresh(), []];
         $known = $kernel->used($states, $now);

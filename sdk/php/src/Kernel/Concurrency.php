@@ -15,7 +15,8 @@ use Sluicegate\Verb;
  */
 final class Concurrency extends Primitive
 {
-    public function __construct(int $limit, private readonly int $ttlUs)
+    /** @param int $queue the most requests that wait for a permit; here none do */
+    public function __construct(int $limit, private readonly int $ttlUs, public readonly int $queue = 0)
     {
         parent::__construct($limit);
     }

@@ -35,9 +35,21 @@ final class Kernel
     {
         return match ($verb) {
             Verb::Check, Verb::Reserve, Verb::AtMost => !$this->holdsPermits,
-            Verb::Acquire, Verb::Release, Verb::Renew => $this->holdsPermits,
+            Verb::Acquire, Verb::Release, Verb::Renew, Verb::Leave => $this->holdsPermits,
+            Verb::Wait => $this->hasQueue(),
             default => true,
         };
+    }
+
+    /** Returns whether each rule that hands out permits has a queue, and there is one. */
+    private function hasQueue(): bool
+    {
+        foreach ($this->rules as $rule) {
+            if ($rule instanceof Concurrency && $rule->queue === 0) {
+                return false;
+            }
+        }
+        return $this->holdsPermits;
     }
 
     /** Returns the states of a key that was never seen. */

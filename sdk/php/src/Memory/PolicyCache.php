@@ -109,7 +109,8 @@ final class PolicyCache implements Memory
 
     private static function isOfPolicies(string $key): bool
     {
-        return $key === 'policies' || $key === 'names' || str_starts_with($key, 'policy:');
+        return $key === 'policies' || $key === 'names' || str_starts_with($key, 'policy:')
+            || str_starts_with($key, 'unreadable:');
     }
 
     /** Returns the name of a value in the cache: PSR-16 allows 64 characters of `[A-Za-z0-9_.]`. */

@@ -148,7 +148,8 @@ final class Policies
      * Returns what is wrong with the policies after the last look; null if nothing is, or if none is needed.
      *
      * @param list<string> $required names of policies that must be there; others that this host uses may be gone
-     * @return array{string, bool}|null the cause, and whether policies that are held decide nevertheless
+     * @return array{string, bool}|null the cause, and whether policies that are held decide nevertheless: one of those
+     *   that are required, else any
      */
     public function problem(array $required): ?array
     {
@@ -157,7 +158,12 @@ final class Policies
         [$causes, $decides] = [[], $used === [] && $required === []];
         foreach (array_unique([...$required, ...$used]) as $name) {
             $policy = $this->memory->get("policy:$name");
-            $decides = $decides || $policy instanceof Policy;
+            $counts = $required === [] || in_array($name, $required, true);
+            $decides = $decides || ($policy instanceof Policy && $counts);
+            $damage = $policy instanceof Policy ? $this->memory->get("unreadable:$name") : null;
+            if ($damage !== null) {
+                $causes[] = (new UnreadablePolicy($name, $damage))->getMessage() . '; the version before decides';
+            }
             if (is_string($policy) || ($policy === null && in_array($name, $required, true))) {
                 $causes[] = $this->missing($name, $policy, $held)->getMessage();
             }
@@ -287,35 +293,40 @@ final class Policies
     {
         if ($text === null) {
             $this->memory->delete("policy:$name");
+            $this->memory->delete("unreadable:$name");
             return;
         }
         $before = $this->memory->get("policy:$name");
         $before = $before instanceof Policy ? $before : null;
         if ($before?->version->textHash === hash('xxh128', $text)) {
-            $this->logGood($name);
+            $this->isGood($name);
             return;
         }
         try {
             $kept = Policy::read($name, $text, intdiv($this->clock->nowUs(), 1000), $before);
         } catch (Unreadable $e) {
             $error = new UnreadablePolicy($name, $e->getMessage());
-            $this->log?->warn("unreadable:$name", $error->getMessage() . (
-                $before === null || $e->isLater ? '; requests under it get no decision' : '; the version before decides'
-            ), ends: true);
-            if ($before !== null && !$e->isLater) {
+            $isHeld = $before !== null && !$e->isLater;
+            $where = ", as the Redis at {$this->store->address()} has it";
+            $this->log?->warn("unreadable:$name", $error->getMessage() . $where . (
+                $isHeld ? '; the version before decides' : '; requests under it get no decision'
+            ), $isHeld ? 'held' : '', true);
+            if ($isHeld) {
+                $this->memory->set("unreadable:$name", $error->cause, 0);
                 return;
             }
             $kept = $error->cause;
         }
         $this->memory->set("policy:$name", $kept, 0);
         if ($kept instanceof Policy) {
-            $this->logGood($name);
+            $this->isGood($name);
         }
     }
 
-    /** Logs the end of what was wrong with a policy. */
-    private function logGood(string $name): void
+    /** Ends what was wrong with a policy. */
+    private function isGood(string $name): void
     {
+        $this->memory->delete("unreadable:$name");
         $where = "in the Redis at {$this->store->address()}";
         $this->log?->recovered("policy:$name", "policy `$name` is published again $where");
         $this->log?->recovered("unreadable:$name", "policy `$name` can be read again $where");

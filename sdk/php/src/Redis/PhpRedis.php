@@ -128,7 +128,9 @@ final class PhpRedis implements Runner
         $isTls = ($part['scheme'] ?? '') === 'rediss';
         $isKnown = array_diff_key($part, array_flip(['scheme', 'host', 'port', 'user', 'pass', 'path'])) === [];
         $isDatabase0 = in_array($part['path'] ?? '', ['', '/', '/0'], true);
-        if (!in_array($part['scheme'] ?? '', ['redis', 'rediss'], true) || !isset($part['host']) || !$isKnown) {
+        // `parse_url` takes `[::1` for a host of the name `[:`, and a port.
+        $hasHost = (bool) preg_match('~^(\[[^\[\]]+\]|[^\[\]:]+)$~D', $part['host'] ?? '');
+        if (!in_array($part['scheme'] ?? '', ['redis', 'rediss'], true) || !$hasHost || !$isKnown) {
             throw self::badUrl($url, 'is not a URL of Redis; expected redis://HOST, rediss://HOST or unix:/PATH');
         }
         if (!$isDatabase0) {

@@ -31,6 +31,9 @@ final readonly class Reply
     /** The bytes of the permits left of one rule, if there are several. */
     private const LEFT_BYTES = 7;
 
+    /** The bytes of a request that waits for a permit. */
+    private const CALLED_BYTES = 24;
+
     /**
      * @param int $kind one of the constants above
      * @param Outcome|null $outcome of REFUSED and ALLOWED
@@ -70,7 +73,9 @@ final readonly class Reply
             return $isReply ? new self($kind, null, [], $text, []) : null;
         }
         $decision = self::DECISION_BYTES + ($rules > 1 ? self::LEFT_BYTES * $rules : 0);
-        if ($kind > self::ALLOWED || strlen($bytes) !== $decision + ($withDebt ? 4 * $rules : 0)) {
+        // Behind it may be requests that wait for a permit; each asks again by itself.
+        $called = strlen($bytes) - $decision - ($withDebt ? 4 * $rules : 0);
+        if ($kind > self::ALLOWED || $called < 0 || $called % self::CALLED_BYTES !== 0) {
             return null;
         }
         $place = ord($bytes[1]);
@@ -94,7 +99,7 @@ final readonly class Reply
         for ($at = self::DECISION_BYTES; $at < $decision; $at += self::LEFT_BYTES) {
             $left[] = self::left($bytes, $at);
         }
-        $charged = $withDebt ? array_values(unpack('V*', substr($bytes, $decision)) ?: []) : [];
+        $charged = $withDebt ? array_values(unpack('V*', substr($bytes, $decision, 4 * $rules)) ?: []) : [];
         return new self($kind, $outcome, $left, '', $charged);
     }
 

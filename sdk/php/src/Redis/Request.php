@@ -37,7 +37,7 @@ final class Request
         $end .= $before;
         $bytes = pack('CCV', $request->verb->value, $time->value, $request->cost);
         $bytes .= $request->verb === Verb::Reserve ? self::u7($request->maxWaitUs ?? KernelRequest::MAX_WAIT_US) : '';
-        $bytes .= $request->permit . $end;
+        $bytes .= $request->permit . $request->process . $end;
         if ($debts === []) {
             return $bytes;
         }

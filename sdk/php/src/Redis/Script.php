@@ -12,7 +12,7 @@ namespace Sluicegate\Redis;
 final class Script
 {
     /** The SHA-1 of its text. The text itself is read only if a Redis does not have the script. */
-    public const SHA1 = 'd1310292099be9d70d4b1086b4c41aa126f63bdf';
+    public const SHA1 = '3bbf138089f073e5d6f30d663f4ee28448df60ce';
 
     /** Returns its text, to the byte. */
     public static function text(): string

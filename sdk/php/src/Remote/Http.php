@@ -18,6 +18,9 @@ final class Http
     /** The longest answer that is read, in bytes: 100 refusals with a response of 64 KiB each have room. */
     public const BODY_MAX = 8_388_608;
 
+    /** The longest wait for an answer, in ms: curl counts in 32 bits. */
+    public const TIMEOUT_MAX_MS = 2_147_483_647;
+
     /** The longest head of an answer, in bytes; curl reads it whole before a caller sees any of it. */
     private const HEAD_MAX = 65_536;
 
@@ -53,27 +56,33 @@ final class Http
     /**
      * Sends a request once and returns its answer.
      *
+     * @param int $waitMs the time that the server may hold the request back, beside the timeout
      * @return array{int, array<string, string>, string} status, header fields in lower case, body
      * @throws StoreUnavailable if there is no answer
      * @throws ServerProblem if its head or body is too long
      */
-    public function post(string $path, string $json): array
+    public function post(string $path, string $json, int $waitMs = 0): array
     {
+        $timeoutMs = min($this->timeoutMs + $waitMs, self::TIMEOUT_MAX_MS);
         $headers = ['Content-Type: application/json', 'Accept: application/json', 'User-Agent: sluicegate-php/0.1'];
         if ($this->token !== null) {
             $headers[] = "Authorization: Bearer $this->token";
         }
         return function_exists('curl_init')
-            ? $this->byCurl($path, $json, $headers)
-            : $this->byStream($path, $json, $headers);
+            ? $this->byCurl($path, $json, $headers, $timeoutMs)
+            : $this->byStream($path, $json, $headers, $timeoutMs);
     }
 
     /**
      * @param list<string> $headers
      * @return array{int, array<string, string>, string}
      */
-    private function byCurl(string $path, string $json, #[SensitiveParameter] array $headers): array
-    {
+    private function byCurl(
+        string $path,
+        string $json,
+        #[SensitiveParameter] array $headers,
+        int $timeoutMs,
+    ): array {
         $fields = [];
         [$sent, $head, $body] = [0, 0, ''];
         if ($this->curl !== null && getmypid() !== $this->pid) {
@@ -98,7 +107,9 @@ final class Http
                 $body .= $part;
                 return strlen($body) > self::BODY_MAX ? 0 : strlen($part);
             },
-            CURLOPT_TIMEOUT_MS => $this->timeoutMs,
+            CURLOPT_TIMEOUT_MS => $timeoutMs,
+            // A server holds no request back that has not reached it.
+            CURLOPT_CONNECTTIMEOUT_MS => $this->timeoutMs,
             CURLOPT_NOSIGNAL => true,
             CURLOPT_PROTOCOLS => CURLPROTO_HTTP | CURLPROTO_HTTPS,
             CURLOPT_HEADERFUNCTION => static function ($handle, string $line) use (&$fields, &$head): int {
@@ -133,16 +144,20 @@ final class Http
      * @param list<string> $headers
      * @return array{int, array<string, string>, string}
      */
-    private function byStream(string $path, string $json, #[SensitiveParameter] array $headers): array
-    {
+    private function byStream(
+        string $path,
+        string $json,
+        #[SensitiveParameter] array $headers,
+        int $timeoutMs,
+    ): array {
         if ($this->socket !== null) {
             throw new StoreUnavailable('http+unix: needs the extension curl', false);
         }
         $context = stream_context_create(['http' => [
             'method' => 'POST', 'header' => [...$headers, 'Connection: close'], 'content' => $json,
-            'timeout' => $this->timeoutMs / 1000, 'ignore_errors' => true, 'follow_location' => 0,
+            'timeout' => $timeoutMs / 1000, 'ignore_errors' => true, 'follow_location' => 0,
         ]]);
-        $ends = hrtime(true) + 1_000_000 * $this->timeoutMs;
+        $ends = hrtime(true) + 1_000_000 * $timeoutMs;
         $stream = @fopen($this->base . $path, 'r', false, $context);
         $lines = $http_response_header ?? [];
         if ($stream === false || !preg_match('~^HTTP/\S+ (\d{3})~', $lines[0] ?? '', $found)) {

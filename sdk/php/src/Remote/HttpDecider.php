@@ -51,7 +51,9 @@ final class HttpDecider extends Decider
         $body += $request->id === '' ? [] : ['id' => $request->id];
         $body += $request->verb->hasCost() ? ['cost' => $request->cost] : [];
         $body += $isReserve ? ['max_wait_ms' => intdiv($request->maxWaitUs ?? KernelRequest::MAX_WAIT_US, 1000)] : [];
-        [$answer, $fields] = $this->post($isReserve ? 'check' : $request->verb->text(), $policy, $body);
+        $waitMs = $request->acquireWaitMs();
+        $body += $waitMs === null ? [] : ['max_wait_ms' => $waitMs];
+        [$answer, $fields] = $this->post($isReserve ? 'check' : $request->verb->text(), $policy, $body, $waitMs ?? 0);
         return self::decision($policy, $answer, $fields['ratelimit-policy'] ?? '');
     }
 
@@ -67,13 +69,14 @@ final class HttpDecider extends Decider
      * Sends a request and returns the answer of the server.
      *
      * @param string $path the verb
+     * @param int $waitMs the time that the server may hold the request back, beside the timeout
      * @return array{ResponseFields, array<string, string>} the answer, and header fields
      * @throws SluicegateException if it is an error, or not valid
      */
-    public function post(string $path, string $policy, array $body): array
+    public function post(string $path, string $policy, array $body, int $waitMs = 0): array
     {
         try {
-            $answer = $this->exchange($path, $policy, $body);
+            $answer = $this->exchange($path, $policy, $body, $waitMs);
         } catch (SluicegateException $e) {
             $this->log->failed($policy, $e);
             throw $e;
@@ -114,20 +117,21 @@ final class HttpDecider extends Decider
     }
 
     /** @return array{ResponseFields, array<string, string>} */
-    private function exchange(string $path, string $policy, array $body): array
+    private function exchange(string $path, string $policy, array $body, int $waitMs = 0): array
     {
         $json = json_encode($body, JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES);
         if ($json === false) {
             throw InvalidRequest::keyText();
         }
-        [$status, $fields, $text] = $this->http->post("/v1/$path", $json);
+        [$status, $fields, $text] = $this->http->post("/v1/$path", $json, $waitMs);
         $answer = json_decode($text, true);
         if (!is_array($answer)) {
             throw new ServerProblem($status, 'the answer is no object of JSON');
         }
+        $verb = $path === 'acquire' && isset($body['max_wait_ms']) ? Verb::Wait->text() : $path;
         return $status === 200
             ? [ResponseFields::of($answer), $fields]
-            : throw $this->problem($path, $policy, $status, $answer);
+            : throw $this->problem($verb, $policy, $status, $answer);
     }
 
     /**
@@ -174,7 +178,7 @@ final class HttpDecider extends Decider
     /**
      * Returns the exception for a problem.
      *
-     * @param string $verb the verb of the request
+     * @param string $verb the verb of the request, as errors name it
      */
     public function problem(string $verb, string $policy, int $status, array $problem): SluicegateException
     {

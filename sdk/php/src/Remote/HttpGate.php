@@ -51,10 +51,16 @@ final class HttpGate extends Gate
         ?callable $observer = null,
         ?LoggerInterface $logger = null,
     ): self {
-        $address = Secrets::without($url);
-        if (!preg_match('~^(https?://|http\+unix:)~', $url)) {
-            $wanted = 'expected one that begins with http:, https: or http+unix:';
+        $address = Secrets::without(substr($url, 0, strcspn($url, '?#')));
+        $host = '[^\s:/?#@\[\]]+|\[[0-9A-Fa-f:.]+\]';
+        $form = "~^(?:https?://(?:[^/?#]*@)?(?:$host)(?::(\\d{1,5}))?(?:/[^\s?#]*)?|http\\+unix:.+)$~D";
+        $isRead = preg_match($form, $url, $part);
+        if (!$isRead || (int) ($part[1] ?? 0) > 65535) {
+            $wanted = 'expected one that begins with http:, https: or http+unix:, and has no query';
             throw new InvalidArgumentException("server: `$address` is not a URL; $wanted");
+        }
+        if (preg_match('/[\x00-\x08\x0a-\x1f\x7f]/', $token ?? '')) {
+            throw new InvalidArgumentException('token: has a character that a header field cannot have');
         }
         Ranges::app($app);
         Ranges::deadline($timeoutMs);

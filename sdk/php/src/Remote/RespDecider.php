@@ -89,13 +89,19 @@ final class RespDecider extends Decider
         if ($verb === Verb::Reserve) {
             array_push($command, 'MAXWAIT', intdiv($request->maxWaitUs ?? KernelRequest::MAX_WAIT_US, 1000));
         }
+        $waitMs = $request->acquireWaitMs();
+        if ($waitMs !== null) {
+            array_push($command, 'MAXWAIT', $waitMs);
+        }
         try {
-            $reply = $this->runner->run('', $command, 1000 * $this->timeoutMs);
+            $leftMs = min($this->timeoutMs + ($waitMs ?? 0), Http::TIMEOUT_MAX_MS);
+            $reply = $this->runner->run('', $command, 1000 * $leftMs);
         } catch (ConnectionFailure $e) {
             throw new StoreUnavailable($e->getMessage(), $e->sent, $e);
         }
         if ($reply instanceof ErrorReply) {
-            throw self::error($policy, $verb, $reply);
+            $name = $waitMs === null ? $verb->text() : Verb::Wait->text();
+            throw self::error($policy, $name, $reply);
         }
         if (is_array($reply)) {
             // phpredis returns false for null; no place of a reply is a boolean.
@@ -149,13 +155,13 @@ final class RespDecider extends Decider
 
     private static function error(
         string $policy,
-        Verb $verb,
+        string $verb,
         ErrorReply $reply,
     ): InvalidRequest|StoreUnavailable|ServerProblem {
         [$word, $text] = [...explode(' ', ltrim($reply->message, '-'), 2), ''];
         $charged = Charged::ofWord($word);
         $exception = match (true) {
-            str_starts_with($text, 'op: ') => InvalidRequest::unsupportedVerb($verb->text(), $policy),
+            str_starts_with($text, 'op: ') => InvalidRequest::unsupportedVerb($verb, $policy),
             str_starts_with($text, 'store: ') => StoreUnavailable::ofServer($text, $charged),
             default => new ServerProblem(0, $text === '' ? $word : $text),
         };

@@ -85,7 +85,8 @@ final readonly class Rule
             throw Unreadable::later("a rule of the unknown algorithm $code");
         }
         $numbers = array_values(unpack('e*', substr($bytes, $at + 11, 8 * $count)) ?: []);
-        if (count($numbers) !== self::NUMBERS[$code] || !self::isInRange($code, $flags, $numbers)) {
+        $isWhole = $count === count($numbers) && $count === self::NUMBERS[$code];
+        if (!$isWhole || !self::isInRange($code, $flags, $numbers)) {
             throw Unreadable::damaged("numbers that no rule of algorithm $code has");
         }
         $limit = self::limitOf($code, $numbers);
@@ -105,7 +106,7 @@ final readonly class Rule
         return match ($this->code) {
             1, 2, 3, 4 => new Level($this->limit, $this->code, $this->numbers),
             5, 6, 7, 8 => new Window($this->limit, $this->code, $this->numbers, $this->calendar),
-            default => new Concurrency($this->limit, (int) $this->numbers[1]),
+            default => new Concurrency($this->limit, (int) $this->numbers[1], (int) $this->numbers[2]),
         };
     }
 

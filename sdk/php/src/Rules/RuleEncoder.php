@@ -21,7 +21,7 @@ final class RuleEncoder
         'sliding_counter', 'sliding_log', 'concurrency',
     ];
 
-    /** The most entries of a log and holders of permits: their states grow with each. */
+    /** The most entries of a log, holders of permits, and requests that wait for one: their states grow with each. */
     private const ENTRIES_MAX = 10_000;
 
     private const PERMITS_MAX = Parameters::PERMITS_MAX;
@@ -75,7 +75,11 @@ final class RuleEncoder
             6 => self::slidingWindow($p),
             7 => self::twoCounters($p),
             8 => [$p->wholeNumber('limit', 1, self::ENTRIES_MAX), $p->span('window')],
-            9 => [$p->wholeNumber('limit', 1, self::ENTRIES_MAX), $p->span('ttl'), $p->wholeNumber('queue', 0, 0, 0)],
+            9 => [
+                $p->wholeNumber('limit', 1, self::ENTRIES_MAX),
+                $p->span('ttl'),
+                $p->wholeNumber('queue', 0, self::ENTRIES_MAX, 0),
+            ],
         });
         $p->end();
         $limit = Rule::limitOf($code, $numbers);

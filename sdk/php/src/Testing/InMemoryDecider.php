@@ -12,6 +12,7 @@ use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Kernel\KernelRequest;
 use Sluicegate\Mode;
 use Sluicegate\OnStoreFailure;
+use Sluicegate\OverflowKind;
 use Sluicegate\Policy\Policy;
 use Sluicegate\Rules\RuleSet;
 use Sluicegate\Verb;
@@ -55,7 +56,25 @@ final class InMemoryDecider extends PolicyDecider
         return $this->policies[$name] ?? throw InvalidRequest::unknownPolicy($name);
     }
 
+    /**
+     * Decides, after an acquire has waited as at a server. Nobody releases a permit meanwhile, so only those come that
+     * lapse.
+     */
     protected function decideByRules(Budget $budget, KernelRequest $request, int $now): Decision
+    {
+        $decision = $this->decideNow($budget, $request, $now);
+        $ofPolicy = $budget->overflow->kind === OverflowKind::Queue ? $budget->overflow->maxWaitUs : 0;
+        $left = $request->verb === Verb::Acquire ? $request->maxWaitUs ?? $ofPolicy : 0;
+        for ($held = 0; $left > 0 && !$decision->allowed && $decision->retryAfterUs !== null; $left -= $pause) {
+            $pause = min($decision->retryAfterUs, $left);
+            $this->clock->sleep($pause);
+            $held += $pause;
+            $decision = $this->decideNow($budget, $request, $this->clock->nowUs())->held($held);
+        }
+        return $decision;
+    }
+
+    private function decideNow(Budget $budget, KernelRequest $request, int $now): Decision
     {
         $set = $budget->rules->set;
         $kernel = $set->kernel();

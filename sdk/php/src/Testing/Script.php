@@ -39,7 +39,10 @@ final class Script extends Decider
         return $this;
     }
 
-    /** Leaves the next request without a decision. */
+    /**
+     * Leaves the next request without a decision. If an `acquire` with a random id is perhaps charged, up to two
+     * releases take the outcomes that follow.
+     */
     public function fail(SluicegateException $why): self
     {
         $this->outcomes[] = $why;
