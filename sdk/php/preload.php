@@ -17,7 +17,7 @@ declare(strict_types=1);
         'Redis\SealedRules', 'Redis\StoreFailure', 'Redis\ConnectionFailure', 'Redis\TimeSource', 'Rules\Fnv',
         'Direct\PolicyDecider', 'Direct\DirectDecider', 'Direct\Options', 'Direct\Budget', 'Direct\Breaker',
         'Direct\Denials', 'Direct\UsageCache', 'Direct\Accounts', 'Direct\Account', 'Direct\Share',
-        'Direct\Asked',
+        'Direct\Asked', 'Direct\Lock',
         'Policy\Policies', 'Policy\Policy',
         'Policy\Version', 'Rules\RuleSet', 'Rules\Rule', 'Rules\Carry', 'Rules\Calendar', 'Kernel\Kernel',
         'Kernel\KernelRequest', 'Kernel\Outcome', 'Kernel\Level', 'Kernel\Window', 'Kernel\Concurrency',

@@ -17,6 +17,7 @@ use Symfony\Component\DependencyInjection\Loader\Configurator\ContainerConfigura
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\Response;
 use Symfony\Component\HttpKernel\Kernel;
+use Symfony\Component\HttpKernel\Log\Logger;
 use Symfony\Component\Routing\Loader\Configurator\RoutingConfigurator;
 
 require __DIR__ . '/load.php';
@@ -50,7 +51,8 @@ final class ShopKernel extends Kernel
             'deadline_ms' => (int) (getenv('DEADLINE_MS') ?: 50),
             'limiters' => ['api' => ['rules' => [['sliding_window' => ['limit' => 3, 'window' => '1m']]]]],
         ]);
-        $container->services()->set('logger', Psr\Log\NullLogger::class);
+        // Without a level, Symfony's own logger leaves out warnings, and with them what this package has to say.
+        $container->services()->set('logger', Logger::class)->args(['notice']);
     }
 
     protected function configureRoutes(RoutingConfigurator $routes): void

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Tests;
 
+use Closure;
 use InvalidArgumentException;
 use LogicException;
 use PHPUnit\Framework\TestCase;
@@ -18,6 +19,7 @@ use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Exception\UnreadablePolicy;
 use Sluicegate\Gate;
 use Sluicegate\Limit;
+use Sluicegate\Limiter;
 use Sluicegate\Memory\Memory;
 use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Mode;
@@ -33,6 +35,7 @@ use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\CountingRunner;
 use Sluicegate\Tests\Support\Fixture;
 use Sluicegate\Tests\Support\Gates;
+use Sluicegate\Tests\Support\HookedClock;
 use Sluicegate\Tests\Support\Patience;
 use Sluicegate\Tests\Support\Proxy;
 use Sluicegate\Tests\Support\Published;
@@ -40,6 +43,10 @@ use Sluicegate\Tests\Support\RedisServer;
 
 final class DirectTest extends TestCase
 {
+    private const TURNS = ['name' => 'turns', 'rules' => [
+        ['name' => 'turn', 'concurrency' => ['limit' => 1, 'ttl' => '1m', 'queue' => 2]],
+    ]];
+
     private RedisServer $redis;
     private ManualClock $clock;
 
@@ -283,6 +290,153 @@ final class DirectTest extends TestCase
         self::assertSame(1, $jobs->peek('t')->remaining);
         self::assertTrue($jobs->release('t', 'job-2')->allowed);
         self::assertFalse($jobs->release('t', 'job-2')->allowed);
+    }
+
+    public function testAnAcquireWaitsForItsTurn(): void
+    {
+        $this->publish(1, self::TURNS);
+        $others = $this->gate()->policy('turns');
+        $held = $others->acquire('t');
+        $turns = $this->hooked(static function (int $sleep) use ($others, $held): void {
+            if ($sleep === 3) {
+                $held->release();
+                self::assertFalse($others->acquire('t')->isHeld(), 'who came first has the next permit');
+            }
+        });
+        $permit = $turns->acquire('t', maxWaitUs: 60_000_000);
+        self::assertSame([true, 300_000, 1], [
+            $permit->isHeld(), $permit->decision->heldUs, $permit->decision->granted,
+        ]);
+        self::assertFalse($others->acquire('t')->isHeld());
+        $permit->release();
+        self::assertTrue($others->acquire('t', maxWaitUs: 0)->isHeld());
+    }
+
+    public function testWhoWaitsNoLongerLeaves(): void
+    {
+        $this->publish(1, self::TURNS);
+        $others = $this->gate()->policy('turns');
+        $held = $others->acquire('t');
+        $refused = $this->hooked(static fn () => null)->acquire('t', maxWaitUs: 250_000);
+        self::assertSame([false, 250_000, 0], [
+            $refused->isHeld(), $refused->decision->heldUs, $refused->decision->granted,
+        ]);
+        self::assertGreaterThan(50_000_000, $refused->decision->retryAfterUs);
+        self::assertSame(0, $this->hooked(self::fail(...))->acquire('t', maxWaitUs: 0)->decision->heldUs);
+        $held->release();
+        self::assertTrue($others->acquire('t')->isHeld(), 'nobody waits before it');
+    }
+
+    public function testAQueueHasRoomForSoMany(): void
+    {
+        $this->publish(1, self::TURNS);
+        $this->gate()->policy('turns')->acquire('t', id: 'mine');
+        $last = null;
+        $third = $this->hooked(self::fail(...));
+        $second = $this->hooked(static function () use ($third, &$last): void {
+            $last ??= $third->acquire('t', maxWaitUs: 60_000_000);
+        });
+        $first = $this->hooked(static fn (int $sleep) => $sleep > 1 ?: $second->acquire('t', maxWaitUs: 100_000));
+        self::assertFalse($first->acquire('t', maxWaitUs: 200_000)->isHeld());
+        self::assertSame([false, 0], [$last?->isHeld(), $last?->decision->heldUs]);
+        // An id that is held never passes, and more than the limit does not either.
+        self::assertNull($third->acquire('t', id: 'mine', maxWaitUs: 60_000_000)->decision->retryAfterUs);
+        self::assertNull($third->acquire('t', 2, maxWaitUs: 60_000_000)->decision->retryAfterUs);
+    }
+
+    public function testThePolicyLetsAnAcquireWait(): void
+    {
+        $queue = ['overflow' => ['kind' => 'queue', 'max_wait_us' => 400_000]];
+        $this->publish(1, $queue + self::TURNS, ['name' => 'long', 'overflow' => ['max_wait_us' => 20_000_000] +
+            $queue['overflow']] + self::TURNS, ['name' => 'plain', 'rules' => [
+                ['concurrency' => ['limit' => 1, 'ttl' => '1m']],
+            ]] + $queue);
+        $held = function (string $policy): int {
+            $this->gate()->policy($policy)->acquire('t');
+            return $this->hooked(static fn () => null, $policy)->acquire('t')->decision->heldUs;
+        };
+        // A gate holds requests for a second at most, unless you configure another time.
+        self::assertSame([400_000, 1_000_000, 0], [$held('turns'), $held('long'), $held('plain')]);
+        $plain = $this->gate()->policy('plain');
+        $this->assertError('unsupported_verb', static fn () => $plain->acquire('t', maxWaitUs: 0));
+        $limit = Limit::rules([['name' => 'a', 'concurrency' => ['limit' => 1, 'ttl' => '1m', 'queue' => 1]]]);
+        $inCode = $this->gate()->limit('in-code', $limit);
+        self::assertTrue($inCode->acquire('t', maxWaitUs: 0)->isHeld());
+        self::assertSame(100_000, $inCode->acquire('t', maxWaitUs: 100_000)->decision->heldUs);
+        try {
+            $this->gate()->limit('none', Limit::concurrency(1, '1m'))->acquire('t', maxWaitUs: 1);
+            self::fail('no error');
+        } catch (InvalidRequest $e) {
+            self::assertSame('op: `acquire with max_wait` is not supported by policy `none`', $e->getMessage());
+        }
+    }
+
+    /** @return iterable<string, array{string, list<mixed>}> */
+    public static function decisionsWithoutRedis(): iterable
+    {
+        yield 'local: the share grants it' => ['local', [true, Mode::Local, 100_000]];
+        yield 'allow' => ['allow', [true, Mode::Allow, 100_000]];
+        yield 'deny: it waits on' => ['deny', [false, Mode::Deny, 500_000]];
+    }
+
+    /**
+     * @dataProvider decisionsWithoutRedis
+     * @param list<mixed> $expected
+     */
+    public function testWhileRedisIsAwayWhoWaitsIsDecidedByThePolicy(string $onStoreFailure, array $expected): void
+    {
+        $redis = new RedisServer();
+        Published::in($redis->client(), 1, ['on_store_failure' => $onStoreFailure] + self::TURNS);
+        $this->gate(port: $redis->port)->policy('turns')->acquire('t');
+        $turns = $this->hooked(static fn (int $sleep) => $sleep > 1 ?: $redis->stop(), port: $redis->port);
+        $permit = $turns->acquire('t', maxWaitUs: 500_000);
+        self::assertSame($expected, [$permit->isHeld(), $permit->decision->mode, $permit->decision->heldUs]);
+        // A request that begins now does not wait where nobody decides.
+        if ($onStoreFailure === 'deny') {
+            self::assertSame(0, $turns->acquire('t', maxWaitUs: 500_000)->decision->heldUs);
+        }
+    }
+
+    public function testWhileRedisIsAwayWhoWaitsGetsAPermitOfTheShare(): void
+    {
+        $redis = new RedisServer();
+        $memory = new ProcessMemory();
+        Published::in($redis->client(), 1, self::TURNS);
+        $first = $this->gate($memory, port: $redis->port)->policy('turns');
+        self::assertSame(1, $first->peek('t')->remaining);
+        $redis->stop();
+        $held = $first->acquire('t');
+        self::assertSame([true, Mode::Local], [$held->isHeld(), $held->decision->mode]);
+        $clock = new HookedClock(static fn (int $sleep) => $sleep !== 2 ?: $held->release());
+        $second = Gates::direct($redis->port, memory: $memory, clock: $clock)->policy('turns');
+        $permit = $second->acquire('t', maxWaitUs: 60_000_000);
+        self::assertSame([true, Mode::Local, 200_000], [
+            $permit->isHeld(), $permit->decision->mode, $permit->decision->heldUs,
+        ]);
+    }
+
+    public function testAPermitWhoseReplyIsLostIsFoundByTheNextCall(): void
+    {
+        $this->publish(1, ['on_store_failure' => 'deny'] + self::TURNS);
+        $held = $this->gate()->policy('turns')->acquire('t');
+        $proxy = new Proxy($this->redis->port);
+        $turns = $this->hooked(static function (int $sleep) use ($held, $proxy): void {
+            if ($sleep === 1) {
+                $held->release();
+                $proxy->loseNextReply();
+            }
+        }, port: $proxy->port);
+        $permit = $turns->acquire('t', maxWaitUs: 60_000_000);
+        self::assertSame([true, Mode::Store, 200_000], [
+            $permit->isHeld(), $permit->decision->mode, $permit->decision->heldUs,
+        ]);
+        self::assertTrue($permit->renew());
+    }
+
+    /** @param Closure(int): mixed $onSleep called when the limiter sleeps */
+    private function hooked(Closure $onSleep, string $policy = 'turns', ?int $port = null): Limiter
+    {
+        return Gates::direct($port ?? $this->redis->port, clock: new HookedClock($onSleep))->policy($policy);
     }
 
     public function testLimitsInCodeDoNotMeetPolicies(): void

@@ -52,6 +52,22 @@ final class ExamplesTest extends TestCase
         }
     }
 
+    public function testTheExampleForSymfonyLogs(): void
+    {
+        $port = RedisServer::freePort();
+        $dir = sys_get_temp_dir() . '/sg-symfony-' . bin2hex(random_bytes(8));
+        $output = (string) shell_exec(sprintf(
+            'APP_CACHE_DIR=%1$s APP_LOG_DIR=%1$s REDIS_PORT=%2$d %3$s -d error_log= %4$s 2>&1',
+            $dir,
+            $port,
+            PHP_BINARY,
+            escapeshellarg(self::DIR . '/symfony.php'),
+        ));
+        (new Filesystem())->remove($dir);
+        self::assertStringContainsString("sluicegate: Redis at 127.0.0.1:$port does not answer: ", $output);
+        self::assertStringContainsString("an order, 2 left\n", $output);
+    }
+
     public function testPsr15(): void
     {
         $redis = RedisServer::shared();

@@ -138,6 +138,15 @@ final class FaultPageTest extends TestCase
                     return str_contains($this->gate->health()->cause, 'published');
                 }, 'a look');
             }, fn () => [$this->publish(3), $this->clock->advance(11.1)]),
+            'the policy cannot be read' => $this->running(
+                $row,
+                function (): void {
+                    $this->redis->client()->hMSet('sg:{policies}', ['orders' => '{', '#revision' => '2']);
+                    $this->clock->advance(11.1);
+                    $this->ask();
+                },
+                fn () => [$this->publish(3), $this->clock->advance(11.1)],
+            ),
             'Redis is away at the start' => $this->starting($row, RedisServer::freePort(), null),
             'nothing is published' => $this->starting($row, $this->startRedis()->port, null, function (): void {
                 $this->publish(1);

@@ -375,7 +375,7 @@ final class FaultTableTest extends TestCase
         self::assertTrue($gate->health()->isUp());
         $health = $gate->health('orders');
         self::assertSame(
-            [HealthStatus::Degraded, 'policy: unknown policy `orders`'],
+            [HealthStatus::Down, 'policy: unknown policy `orders`'],
             [$health->status, $health->cause],
         );
         $gate->require('purchases');
@@ -452,11 +452,52 @@ final class FaultTableTest extends TestCase
             $redis->hMSet(Keys::POLICIES, ['orders' => $published, '#revision' => $place + 1]);
             $this->clock->advance(11.1);
             self::assertTrue($gate->policy('orders')->check('a')->allowed);
+            foreach ([$gate->health(), $gate->health('orders')] as $health) {
+                self::assertSame($place === 1 ? HealthStatus::Degraded : HealthStatus::Up, $health->status);
+                $place !== 1 ?: self::assertStringStartsWith('policy: `orders` cannot be read: ', $health->cause);
+            }
         }
         self::assertCount(2, $this->logger->lines);
         self::assertStringEndsWith('; the version before decides', $this->logger->lines[0]);
         $again = "notice sluicegate: policy `orders` can be read again in the Redis at 127.0.0.1:{$this->redis->port}";
         self::assertSame($again, $this->logger->lines[1]);
+    }
+
+    public function testHealthIsThatOfTheNamesThatItIsAskedFor(): void
+    {
+        $this->redis = new RedisServer();
+        $gate = $this->gate(Gates::runner($this->redis->port));
+        Published::in($this->redis->client(), 1, self::ORDERS, ['name' => 'later', 'record' => 2]);
+        self::assertTrue($gate->policy('orders')->check('a')->allowed);
+        // Requests under these two get no decision, whatever else decides.
+        foreach ([['later'], ['none'], ['later', 'none']] as $names) {
+            self::assertSame(HealthStatus::Down, $gate->health(...$names)->status, implode(' ', $names));
+        }
+        self::assertSame(HealthStatus::Degraded, $gate->health('later', 'orders')->status);
+        self::assertSame(HealthStatus::Degraded, $gate->health('orders', 'none')->status);
+        self::assertSame(HealthStatus::Degraded, $gate->health()->status);
+    }
+
+    /** The first of the two takes nothing from anybody, so its line must not be that of the second. */
+    public function testARecordOfALaterVersionIsLoggedSoonAfterADamagedOne(): void
+    {
+        $this->redis = new RedisServer();
+        $gate = $this->gate(Gates::runner($this->redis->port));
+        $redis = $this->redis->client();
+        Published::in($redis, 1, self::ORDERS);
+        self::assertTrue($gate->policy('orders')->check('a')->allowed);
+        $ends = ['?' => '; the version before decides', '{"record":2}' => '; requests under it get no decision'];
+        foreach ($ends as $record => $end) {
+            $redis->hMSet(Keys::POLICIES, ['orders' => $record, '#revision' => 1 + strlen($record)]);
+            $this->clock->advance(11.1);
+            try {
+                $gate->policy('orders')->check('a');
+            } catch (UnreadablePolicy) {
+                self::assertNotSame('?', $record);
+            }
+            self::assertStringEndsWith($end, (string) end($this->logger->lines));
+        }
+        self::assertCount(2, $this->logger->lines);
     }
 
     /** @return iterable<string, array{callable(self): string, string, string}> */

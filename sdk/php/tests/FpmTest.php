@@ -5,11 +5,14 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Limiter;
 use Sluicegate\Tests\Support\FastCgi;
+use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\HttpServer;
 use Sluicegate\Tests\Support\Patience;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
+use Sluicegate\Tests\Support\Server;
 
 /**
  * The example under FPM, driven by `cgi-fcgi` and behind nginx: workers share policies and the breaker by APCu, and
@@ -22,9 +25,13 @@ final class FpmTest extends TestCase
     private string $dir;
     /** @var list<resource> */
     private array $processes = [];
+    /** @var array<string, string> */
+    private array $jobEnvironment = [];
+    private ?Server $server = null;
 
     protected function tearDown(): void
     {
+        $this->server = null;
         foreach (array_reverse($this->processes) as $process) {
             proc_terminate($process, SIGQUIT);
             proc_close($process);
@@ -219,6 +226,107 @@ final class FpmTest extends TestCase
         self::assertSame(['200' => 100], array_count_values($answers));
     }
 
+    /** @return iterable<string, array{bool}> */
+    public static function deciders(): iterable
+    {
+        yield 'Redis' => [false];
+        yield 'a server' => [true];
+    }
+
+    /** @dataProvider deciders */
+    public function testWorkersHandleNoMoreRequestsAtOnceThanTheLimit(bool $byServer): void
+    {
+        $jobs = $this->startJobs($byServer, workers: 6);
+        $open = [];
+        for ($number = 0; $number < 6; $number++) {
+            $open[] = FastCgi::open("$this->dir/socket", $this->job('/meet'));
+        }
+        foreach (FastCgi::first(4, $open) as $answer) {
+            self::assertSame('429 Too Many Requests', self::field($answer, 'Status'), $answer);
+        }
+        Patience::until(fn (): bool => count(glob("$this->dir/in.*") ?: []) === 2, 'two are handled');
+        self::assertSame(0, $jobs->peek(null)->remaining);
+        touch("$this->dir/go");
+        foreach (FastCgi::first(2, $open) as $answer) {
+            self::assertMatchesRegularExpression('/\r\n\r\nmet [12]$/', $answer);
+        }
+        Patience::until(static fn (): bool => $jobs->peek(null)->remaining === 2, 'both permits are free');
+    }
+
+    /** @dataProvider deciders */
+    public function testWorkersWaitForTheirTurn(bool $byServer): void
+    {
+        $jobs = $this->startJobs($byServer, workers: 6, waitUs: 60_000_000);
+        $open = [];
+        for ($number = 0; $number < 6; $number++) {
+            $open[] = FastCgi::open("$this->dir/socket", $this->job('/meet'));
+        }
+        Patience::until(fn (): bool => count(glob("$this->dir/in.*") ?: []) === 2, 'two are handled');
+        touch("$this->dir/go");
+        foreach (FastCgi::first(6, $open) as $answer) {
+            self::assertMatchesRegularExpression('/\r\n\r\nmet [12]$/', $answer);
+        }
+        Patience::until(static fn (): bool => $jobs->peek(null)->remaining === 2, 'both permits are free');
+    }
+
+    /** @dataProvider deciders */
+    public function testHoweverARequestEndsItsPermitIsReleased(bool $byServer): void
+    {
+        $jobs = $this->startJobs($byServer, workers: 2);
+        $ends = [
+            '/exception' => 'RuntimeException: broken', '/exit' => 'gone', '/memory' => 'Allowed memory size',
+            '/time' => 'Maximum execution time', '/stream' => 'later', '/' => 'done',
+        ];
+        foreach ($ends as $path => $text) {
+            [$answer] = FastCgi::all("$this->dir/socket", $this->job($path));
+            self::assertStringContainsString($text, $answer, $path);
+            Patience::until(static fn (): bool => $jobs->peek(null)->remaining === 2, "$path releases its permit");
+        }
+        $client = FastCgi::open("$this->dir/socket", $this->job('/endless'));
+        self::assertNotEmpty(fread($client, 8192));
+        self::assertSame(1, $jobs->peek(null)->remaining, 'the response is sent still');
+        fclose($client);
+        Patience::until(static fn (): bool => $jobs->peek(null)->remaining === 2, 'the client is gone');
+    }
+
+    public function testAForkIsNotTheEndOfARequest(): void
+    {
+        $jobs = $this->startJobs(byServer: true, workers: 1);
+        $env = $this->jobEnvironment + $this->job('/fork');
+        $process = proc_open([PHP_BINARY, $env['SCRIPT_FILENAME']], [1 => ['pipe', 'w']], $pipes, null, $env)
+            ?: throw new \RuntimeException('php');
+        self::assertSame('left 1, then done', stream_get_contents($pipes[1]));
+        proc_close($process);
+        self::assertSame(2, $jobs->peek(null)->remaining);
+    }
+
+    /** Starts FPM with `tests/Support/concurrency.php`, and returns the limiter of its two permits. */
+    private function startJobs(bool $byServer, int $workers, int $waitUs = 0): Limiter
+    {
+        $rules = [['concurrency' => ['limit' => 2, 'ttl' => '1h', 'queue' => 9]]];
+        $redis = RedisServer::shared();
+        if ($byServer) {
+            Server::require();
+            $this->server = new Server([['name' => 'jobs', 'rules' => $rules]]);
+            $url = "http://{$this->server->address('http')}";
+            $this->jobEnvironment = ['SERVER' => $url];
+            $gate = Gates::remote($url);
+        } else {
+            Published::in($redis->client(), 1, ['name' => 'jobs', 'rules' => $rules]);
+            $gate = Gates::direct($redis->port);
+        }
+        $this->start($redis->port, workers: $workers);
+        $this->jobEnvironment += ['MEET' => $this->dir, 'WAIT_US' => (string) $waitUs];
+        return $gate->policy('jobs');
+    }
+
+    /** @return array<string, string> */
+    private function job(string $path): array
+    {
+        return ['REQUEST_URI' => $path] + $this->jobEnvironment
+            + self::env('192.0.2.1', 'tests/Support/concurrency.php');
+    }
+
     private function startNginx(): int
     {
         $nginx = self::program('nginx');
@@ -272,7 +380,8 @@ final class FpmTest extends TestCase
         $options = ['-d', 'apc.enabled=' . (int) $apcu, '-d', "sys_temp_dir=$this->dir"];
         $options = posix_geteuid() === 0 ? ['-R', ...$options] : $options;
         $this->spawn([$fpm, '-F', '-y', "$this->dir/fpm.conf", ...$options]);
-        Patience::until(fn (): bool => file_exists("$this->dir/socket"), 'FPM listens');
+        // Its socket is there a moment before it listens.
+        Patience::until(fn (): bool => (bool) @stream_socket_client("unix://$this->dir/socket"), 'FPM listens');
     }
 
     private function get(string $address, string $script = 'examples/fpm.php'): string

@@ -158,6 +158,26 @@ final class InMemoryTest extends TestCase
         self::assertFalse($later->renew('k', $refused->id)->allowed);
     }
 
+    public function testAnAcquireWaitsForPermitsThatLapse(): void
+    {
+        $clock = new ManualClock();
+        $jobs = InMemoryGate::with($clock, ['jobs' => Limit::concurrency(1, '1m')])->policy('jobs');
+        $first = $jobs->acquire('k');
+        $begin = $clock->nowUs();
+        $refused = $jobs->acquire('k', maxWaitUs: 20_000_000);
+        self::assertSame([false, 20_000_000], [$refused->isHeld(), $refused->decision->heldUs]);
+        $waited = $jobs->acquire('k', maxWaitUs: 50_000_000);
+        self::assertSame([true, 40_000_000], [$waited->isHeld(), $waited->decision->heldUs]);
+        self::assertSame(60_000_000, $clock->nowUs() - $begin);
+        self::assertFalse($jobs->release('k', $first->id)->allowed);
+        $queued = InMemoryGate::with($clock, Fixture::text())->policy('jobs-waiting');
+        $queued->acquire('k');
+        self::assertSame(20_000_000, $queued->acquire('k')->decision->heldUs, 'by its overflow');
+        self::assertSame(5_000_000, $queued->acquire('k', maxWaitUs: 5_000_000)->decision->heldUs);
+        // What never passes does not wait.
+        self::assertSame(0, $jobs->acquire('k', 2, maxWaitUs: 50_000_000)->decision->heldUs);
+    }
+
     public function testQueuesOverridesAndCalendarsWork(): void
     {
         $clock = new ManualClock();

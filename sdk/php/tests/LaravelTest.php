@@ -17,6 +17,7 @@ use Illuminate\Http\Response;
 use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Bridge\Laravel\CheckCommand;
+use Sluicegate\Bridge\Laravel\Concurrency;
 use Sluicegate\Bridge\Laravel\RateLimit;
 use Sluicegate\Bridge\Laravel\SluicegateServiceProvider;
 use Sluicegate\Bridge\Laravel\ThrottleRequests;
@@ -333,6 +334,9 @@ final class LaravelTest extends TestCase
         $provider->register();
         $provider->boot();
         self::assertInstanceOf(Gate::class, $app->make(Gate::class));
-        self::assertSame(['sluicegate' => RateLimit::class, 'throttle' => ThrottleRequests::class], $router->aliases);
+        self::assertSame([
+            'sluicegate' => RateLimit::class, 'sluicegate.concurrency' => Concurrency::class,
+            'throttle' => ThrottleRequests::class,
+        ], $router->aliases);
     }
 }

@@ -116,7 +116,8 @@ final class LimitTest extends TestCase
             ['limit' => 1, 'window' => '1s', 'time_zone' => 'UTC'],
             'time_zone: does not go without `calendar`',
         );
-        yield $of('concurrency', ['limit' => 1, 'ttl' => '1s', 'queue' => 1], 'queue: `1` is outside 0..=0');
+        $waiting = ['limit' => 1, 'ttl' => '1s', 'queue' => 10001];
+        yield $of('concurrency', $waiting, 'queue: `10001` is outside 0..=10000');
         yield 'too costly' => [
             [['sliding_log' => ['limit' => 10_000, 'window' => '1s']]],
             'one decision could take Redis longer than 0.3 ms',

@@ -105,6 +105,12 @@ final class RecordTest extends TestCase
         yield 'an integer of more than 64 bits' => [
             ['record' => 1e25], 'record: `1.0E+25` is of a later version; this program reads 1', true,
         ];
+        $bytes = (string) base64_decode(strtr(Fixture::record('plain')['blob'], '-_', '+/'), true);
+        $bytes[4] = chr(ord($bytes[4]) + 1);
+        yield 'a number more than the rules have' => [
+            ['blob' => rtrim(strtr(base64_encode($bytes), '+/', '-_'), '=')],
+            'blob: numbers that no rule of algorithm ' . ord($bytes[3]) . ' has', false,
+        ];
         yield 'no integer' => [['record' => '2'], 'record: expected an integer', false];
         yield 'what degrade comes to' => [
             ['overflow' => ['kind' => 'degrade', 'page' => 'x']],

@@ -21,6 +21,7 @@ use Sluicegate\Remote\ExplainedRule;
 use Sluicegate\Remote\Http;
 use Sluicegate\Remote\HttpGate;
 use Sluicegate\Remote\RespDecider;
+use Sluicegate\Testing\Script;
 use Sluicegate\Tests\Support\Drip;
 use Sluicegate\Tests\Support\FixedRunner;
 use Sluicegate\Tests\Support\Gates;
@@ -35,6 +36,8 @@ final class RemoteTest extends TestCase
     private const POLICIES = [
         ['name' => 'llm', 'rules' => [['name' => 'tokens', 'token_bucket' => ['rate' => '1000/d', 'burst' => 1000]]]],
         ['name' => 'jobs', 'rules' => [['name' => 'running', 'concurrency' => ['limit' => 2, 'ttl' => '5m']]]],
+        ['name' => 'turns', 'rules' => [['concurrency' => ['limit' => 1, 'ttl' => '5m', 'queue' => 9]]]],
+        ['name' => 'brief', 'rules' => [['concurrency' => ['limit' => 1, 'ttl' => '300ms', 'queue' => 9]]]],
         ['name' => 'seen', 'rules' => [['concurrency' => ['limit' => 1, 'ttl' => '5m']]], 'overflow' => 'shadow'],
         ['name' => 'small', 'rules' => [['sliding_log' => ['limit' => 1, 'window' => '1h']]], 'overflow' => [
             'degrade' => ['tag' => 'cached'],
@@ -124,6 +127,86 @@ final class RemoteTest extends TestCase
         $this->assertError('unknown_policy', fn () => $gate->policy('none')->check($way));
         $this->assertError('unsupported_verb', fn () => $gate->policy('llm')->acquire($way));
         $this->assertError('rules', fn () => $gate->limit('a', Limit::slidingLog(1, '1h'))->check($way));
+    }
+
+    /** @dataProvider ways */
+    public function testAnAcquireWaitsForAPermit(string $way): void
+    {
+        $brief = Gates::remote($this->url($way))->policy('brief');
+        self::assertTrue($brief->acquire($way)->isHeld());
+        self::assertFalse($brief->acquire($way)->isHeld());
+        // The permit before it lapses.
+        $waited = $brief->acquire($way, maxWaitUs: 10_000_000);
+        self::assertTrue($waited->isHeld());
+        $way === 'resp' ?: self::assertGreaterThan(0, $waited->decision->heldUs);
+    }
+
+    /** @dataProvider ways */
+    public function testTheTimeoutOfAnAcquireThatWaitsIsLonger(string $way): void
+    {
+        $turns = Gates::remote($this->url($way), timeoutMs: 1000)->policy('turns');
+        $held = $turns->acquire($way);
+        $begin = hrtime(true);
+        $refused = $turns->acquire($way, maxWaitUs: 1_200_999);
+        self::assertGreaterThanOrEqual(1_199_000_000, hrtime(true) - $begin);
+        self::assertSame([false, 0], [$refused->isHeld(), $refused->decision->remaining]);
+        $way === 'resp' ?: self::assertSame(1_200_000, $refused->decision->heldUs);
+        self::assertFalse($turns->acquire($way, maxWaitUs: 0)->isHeld());
+        $held->release();
+        // Any wait at all, which no timer of a client counts.
+        self::assertTrue($turns->acquire("any $way", maxWaitUs: 9007199254740991)->isHeld());
+    }
+
+    /** @dataProvider ways */
+    public function testAnAcquireThatCannotWaitIsAnError(string $way): void
+    {
+        $gate = Gates::remote($this->url($way));
+        $this->assertError('unsupported_verb', fn () => $gate->policy('jobs')->acquire('w', maxWaitUs: 1000), <<<'END'
+            op: `acquire with max_wait` is not supported by policy `jobs`
+            END);
+        foreach ([-1, 9007199254740992] as $us) {
+            $this->assertError('max_wait_range', fn () => $gate->policy('turns')->acquire('w', maxWaitUs: $us));
+        }
+        self::assertSame(2, $gate->policy('jobs')->peek('w')->remaining);
+    }
+
+    /** @dataProvider ways */
+    public function testAPermitWhoseReplyIsLostIsReleased(string $way): void
+    {
+        $url = $this->url($way);
+        $proxy = new Proxy((int) substr($url, strrpos($url, ':') + 1));
+        $key = "lost $way";
+        $plain = Gates::remote($url)->policy('turns');
+        $turns = Gates::remote("$way://127.0.0.1:$proxy->port")->policy('turns');
+        foreach ([null, 1_000_000] as $maxWaitUs) {
+            $proxy->loseNextReply();
+            $this->assertError('perhaps_charged', fn () => $turns->acquire($key, maxWaitUs: $maxWaitUs));
+            self::assertSame(1, $plain->peek($key)->remaining, 'it was released');
+        }
+        // The id of a caller is the caller's to release.
+        $proxy->loseNextReply();
+        $this->assertError('perhaps_charged', fn () => $turns->acquire($key, id: 'mine'));
+        self::assertSame(0, $plain->peek($key)->remaining);
+        self::assertTrue($plain->release($key, 'mine')->allowed);
+    }
+
+    /** @return iterable<string, array{SluicegateException, int}> */
+    public static function failures(): iterable
+    {
+        yield 'nothing was charged' => [new StoreUnavailable('gone', false), 0];
+        yield 'perhaps charged' => [new StoreUnavailable('gone', true), 2];
+        yield 'of a balancer' => [new ServerProblem(502, 'bad gateway'), 2];
+    }
+
+    /** @dataProvider failures */
+    public function testAPermitThatIsPerhapsHeldIsReleasedTwiceAtMost(SluicegateException $why, int $releases): void
+    {
+        $script = (new Script())->fail($why)->fail(new StoreUnavailable('away', true))->fail($why)->fail($why);
+        $this->assertError($why->errorName, fn () => $script->gate()->policy('jobs')->acquire('k'));
+        self::assertSame(3 - $releases, $script->left());
+        $script = (new Script())->fail($why)->allow(1, 1)->fail($why);
+        $this->assertError($why->errorName, fn () => $script->gate()->policy('jobs')->acquire('k'));
+        self::assertSame($releases > 0 ? 1 : 2, $script->left(), 'an answer ends it');
     }
 
     public function testAtMostIsThereOverHttp(): void
@@ -384,7 +467,7 @@ final class RemoteTest extends TestCase
         $http = new Http(self::$odd->url, null, Gates::DEADLINE_MS);
         $post = (new ReflectionMethod(Http::class, $transport))->getClosure($http);
         file_put_contents(self::oddFile(), str_repeat('x', Http::BODY_MAX));
-        [$status, , $body] = $post('/v1/check', '{}', ['Content-Type: application/json']);
+        [$status, , $body] = $post('/v1/check', '{}', ['Content-Type: application/json'], Gates::DEADLINE_MS);
         self::assertSame([200, Http::BODY_MAX], [$status, strlen($body)]);
         unset($body);
         foreach ([str_repeat('x', Http::BODY_MAX + 1), '*40'] as $text) {
@@ -392,7 +475,7 @@ final class RemoteTest extends TestCase
             memory_reset_peak_usage();
             $before = memory_get_usage();
             try {
-                $post('/v1/check', '{}', ['Content-Type: application/json']);
+                $post('/v1/check', '{}', ['Content-Type: application/json'], Gates::DEADLINE_MS);
                 self::fail('it is read');
             } catch (ServerProblem $e) {
                 self::assertSame([200, 'the answer is longer than 8388608 bytes'], [$e->status, $e->detail]);
@@ -409,12 +492,37 @@ final class RemoteTest extends TestCase
         $post = (new ReflectionMethod(Http::class, $transport))->getClosure($http);
         $begin = hrtime(true);
         try {
-            $post('/v1/check', '{}', ['Content-Type: application/json']);
+            $post('/v1/check', '{}', ['Content-Type: application/json'], 300);
             self::fail('it is awaited');
         } catch (StoreUnavailable $e) {
             self::assertTrue($e->perhapsCharged);
         }
         self::assertLessThan(2.5, (hrtime(true) - $begin) / 1e9);
+    }
+
+    /** @return iterable<string, array{string, ?string, string}> */
+    public static function notServers(): iterable
+    {
+        $http = 'is not a URL; expected one that begins with http:, https: or http+unix:, and has no query';
+        $any = 'is not a URL; expected one that begins with http:, https:, resp:, resps: or unix:';
+        yield 'no host' => ['http://', null, "server: `http://` $http"];
+        yield 'a port' => ['http://h:65536', null, "server: `http://h:65536` $http"];
+        yield 'a bracket' => ['http://[::1', null, "server: `http://[::1` $http"];
+        yield 'a blank' => ['http://a b', null, "server: `http://a b` $http"];
+        yield 'a query' => ['http://h:1/p?token=s3cret', null, "server: `http://h:1/p` $http"];
+        yield 'a user of RESP' => ['resp://u:s3cret@h:1', null, "server: `resp://***@h:1` $any"];
+        yield 'a port of RESP' => ['resp://h:65536', null, "server: `resp://h:65536` $any"];
+        $token = 'token: has a character that a header field cannot have';
+        yield 'a line' => ['http://h', "s3cret\r\nX: y", $token];
+        yield 'a NUL' => ['http://h', "s3cret\0", $token];
+    }
+
+    /** @dataProvider notServers */
+    public function testAnAddressOfNoServerIsFoundAtTheStart(string $url, ?string $token, string $message): void
+    {
+        $this->expectException(\InvalidArgumentException::class);
+        $this->expectExceptionMessage($message);
+        Gate::remote($url, $token);
     }
 
     public function testAReplyOfRespThatIsWrongIsNoDecision(): void
@@ -560,13 +668,14 @@ final class RemoteTest extends TestCase
         return "$way://" . self::$server->address($way);
     }
 
-    private function assertError(string $name, callable $act): void
+    private function assertError(string $name, callable $act, ?string $message = null): void
     {
         try {
             $act();
             self::fail("no error `$name`");
         } catch (SluicegateException $e) {
             self::assertSame($name, $e->errorName, $e->getMessage());
+            self::assertSame($message ?? $e->getMessage(), $e->getMessage());
         }
     }
 }

@@ -23,6 +23,7 @@ use Sluicegate\Overflow;
 use Sluicegate\OverflowKind;
 use Sluicegate\Redis\Answer;
 use Sluicegate\Redis\SealedRules;
+use Sluicegate\Tests\Support\HookedMemory;
 use Sluicegate\Verb;
 
 /**
@@ -151,6 +152,55 @@ final class ShareTest extends TestCase
         self::assertTrue($share->decide(self::budget($limit, 'a'), $check, self::NOW, 1)->allowed);
         self::assertFalse($share->decide(self::budget($limit, 'b'), $check, self::NOW, 1)->allowed);
         self::assertTrue($share->decide(self::budget($limit, 'a'), $check, self::NOW, 1)->allowed);
+    }
+
+    /** @dataProvider memories */
+    public function testWhatCountsFromTheWindowBeforeHidesNoReport(Memory $memory): void
+    {
+        $hour = 3_600_000_000;
+        $cases = [[Limit::fixedWindow(40, '1h'), $hour], [Limit::calendarWindow(40, 'day'), 24 * $hour]];
+        foreach ($cases as $number => [$limit, $window]) {
+            $budget = self::budget($limit, "sg:{k$number}");
+            $usage = new UsageCache($memory);
+            $accounts = new Accounts($memory, 10);
+            $share = new Share($accounts, $usage);
+            $begin = self::NOW - self::NOW % $window;
+            $passed = static function (int $now) use ($share, $budget): int {
+                $check = new KernelRequest(Verb::Check);
+                $ask = static fn (): bool => $share->decide($budget, $check, $now, 1)->allowed;
+                return count(array_filter(array_map($ask, range(1, 50))));
+            };
+            self::assertSame(40, $passed($begin));
+            // Others had the rest: 25 are charged, and 15 stay owed.
+            $paid = $begin + intdiv($window, 10) * 9;
+            $accounts->with($budget, $paid, static function (Account $account) use ($paid): void {
+                $account->paid($account->bill($paid)[0] ?? '', [25], $paid);
+            });
+            $next = $begin + $window + intdiv($window, 20);
+            $answer = self::answer(true, 25, 40);
+            $usage->record($budget, $answer, $next);
+            $accounts->with($budget, $next, static fn (Account $account) => $account->raise($answer->inUse, $next));
+            self::assertSame(0, $passed($next), 'what the share admitted counts');
+            self::assertSame(25, $passed($begin + $window + intdiv($window, 5)), 'Redis has 15 of 40 in use');
+        }
+    }
+
+    public function testTwoProcessesRecordOneAfterTheOther(): void
+    {
+        $budget = self::budget(Limit::fixedWindow(10, '1h'));
+        $slot = 'known:' . crc32($budget->stateKey) % 20_000;
+        $memory = new HookedMemory();
+        $other = new ProcessMemory();
+        (new UsageCache($other))->record($budget, self::answer(true, 3, 10), self::NOW);
+        $memory->add("lock:$slot", 1, 1);
+        $memory->before("lock:$slot", static function () use ($memory, $other, $slot): void {
+            $memory->set($slot, $other->get($slot), 0);
+            $memory->delete("lock:$slot");
+        });
+        $usage = new UsageCache($memory);
+        $usage->record($budget, self::answer(true, 4, 10), self::NOW);
+        self::assertSame([7], $budget->rules->set->kernel()->used($usage->states($budget, self::NOW), self::NOW));
+        self::assertNull($memory->get("lock:$slot"));
     }
 
     /** @return iterable<string, array{array, string, bool, list<int>}> */

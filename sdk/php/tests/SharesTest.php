@@ -34,7 +34,7 @@ final class SharesTest extends TestCase
 
     public function testAllSharesAreThere(): void
     {
-        self::assertCount(33, iterator_to_array(self::shares()));
+        self::assertCount(47, iterator_to_array(self::shares()));
     }
 
     /**

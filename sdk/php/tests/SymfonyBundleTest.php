@@ -7,6 +7,7 @@ namespace Sluicegate\Tests;
 use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Bridge\Symfony\CheckCommand;
+use Sluicegate\Bridge\Symfony\ConcurrencyListener;
 use Sluicegate\Bridge\Symfony\PolicyWarmer;
 use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateBundle;
@@ -208,6 +209,44 @@ final class SymfonyBundleTest extends TestCase
         self::assertSame(200, $get('/address', ['REMOTE_ADDR' => '192.0.2.1']));
     }
 
+    public function testTheConfigurationLimitsRequestsAtOnce(): void
+    {
+        Server::require();
+        $server = new Server([[
+            'name' => 'jobs', 'rules' => [['concurrency' => ['limit' => 1, 'ttl' => '5m', 'queue' => 5]]],
+        ]]);
+        $container = self::container(<<<YAML
+            server: http://{$server->address('http')}
+            timeout_ms: 10000
+            concurrency:
+                - { path: ^/wait, limiter: api, key: all, max_wait_ms: 40 }
+                - { path: ^/jobs, limiter: api, key: header:X-Tenant, shared: true }
+                - { limiter: api }
+            limiters: { api: jobs, sign-up: jobs }
+            YAML, static fn (ContainerBuilder $builder) => $builder
+                ->setAlias('listener', ConcurrencyListener::class)->setPublic(true));
+        $events = new EventDispatcher();
+        $events->addSubscriber($container->get('listener'));
+        $kernel = new HttpKernel($events, new ControllerResolver());
+        $get = static function (string $path, array $server = []) use ($kernel): array {
+            $request = Request::create($path, server: $server);
+            $request->attributes->set('_controller', static fn (): Response => new Response('ok'));
+            return [$kernel->handle($request), $request];
+        };
+        [$held, $request] = $get('/jobs');
+        // An address and a tenant have a place of their own.
+        [$ofAddress, $ofTenant] = [$get('/')[0], $get('/jobs', ['HTTP_X_TENANT' => 'shop'])[0]];
+        [$refused, $waiting] = $get('/wait');
+        self::assertSame(
+            [200, 200, 200, 429],
+            array_map(static fn (Response $of): int => $of->getStatusCode(), [$held, $ofAddress, $ofTenant, $refused]),
+        );
+        self::assertSame(40_000, $waiting->attributes->get('sluicegate.concurrency')->heldUs);
+        $kernel->terminate($request, $held);
+        [$passed] = $get('/wait');
+        self::assertSame(200, $passed->getStatusCode());
+    }
+
     public function testAnObserverOfTheConfigurationSeesRequests(): void
     {
         $services = static function (ContainerBuilder $builder): void {
@@ -333,7 +372,15 @@ final class SymfonyBundleTest extends TestCase
         ];
         yield 'a request without its limiter' => [
             '{ redis: "redis://a", requests: [ { limiter: b } ], limiters: { api: orders } }',
-            'each of "requests" names one of "limiters"',
+            'each of "requests" and "concurrency" names one of "limiters"',
+        ];
+        yield 'a request at once without its limiter' => [
+            '{ redis: "redis://a", concurrency: [ { limiter: b } ], limiters: { api: orders } }',
+            'each of "requests" and "concurrency" names one of "limiters"',
+        ];
+        yield 'a wait for a rate' => [
+            '{ server: "http://b", requests: [ { limiter: api, max_wait_ms: 1 } ], limiters: { api: orders } }',
+            'Unrecognized option "max_wait_ms"',
         ];
         yield 'no such key' => [
             '{ redis: "redis://a", requests: [ { limiter: api, key: user } ], limiters: { api: orders } }',
@@ -410,6 +457,9 @@ final class SymfonyBundleTest extends TestCase
             'redis://h?timeout=0' => 'redis: `redis://h?timeout=0` has a `timeout`',
             'redis://h?timeout[]=1' => 'redis: `redis://h?timeout[]=1` has a `timeout`',
             'redis://:s3cret@h/3' => 'redis: `redis://***@h/3` names a database; expected none, or 0',
+            'redis://bob:s3cret@[::1' => 'redis: `redis://***@[::1` is not a URL of Redis; expected redis://HOST',
+            'redis://bob:s3cret@::1' => 'redis: `redis://***@::1` is not a URL of Redis',
+            'redis://bob:s3cret@[::1]x:1' => 'redis: `redis://***@[::1]x:1` is not a URL of Redis',
             'http://bob:s3cret@h' => 'redis: `http://***@h` is not a URL of Redis; expected redis://HOST',
             'redis://s3cret@h' => 'redis: `redis://***@h` names a user without a password',
         ];

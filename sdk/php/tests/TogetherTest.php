@@ -12,7 +12,9 @@ use Sluicegate\Memory\Apcu;
 use Sluicegate\Memory\Memory;
 use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Mode;
+use Sluicegate\Redis\Keys;
 use Sluicegate\Tests\Support\Gates;
+use Sluicegate\Tests\Support\HookedClock;
 use Sluicegate\Tests\Support\Patience;
 use Sluicegate\Tests\Support\Processes;
 use Sluicegate\Tests\Support\RedisServer;
@@ -36,6 +38,7 @@ final class TogetherTest extends TestCase
                 ['name' => 'bucket', 'token_bucket' => ['rate' => '7/3h', 'burst' => 90]],
             ]],
             ['name' => 'jobs', 'rules' => [['concurrency' => ['limit' => 9, 'ttl' => '1h']]]],
+            ['name' => 'turns', 'rules' => [['concurrency' => ['limit' => 1, 'ttl' => '1h', 'queue' => 9]]]],
         ], options: ['--store', Server::store($redis->port)]);
         $client = $redis->client();
         Patience::until(static fn (): bool => $client->hExists('sg:{policies}', '#revision'), 'the server publishes');
@@ -49,6 +52,28 @@ final class TogetherTest extends TestCase
         $remote->policy('jobs')->acquire('k', 3, 'other');
         self::assertSame(3, $direct->policy('jobs')->release('k', 'other')->granted);
         self::assertSame(2, $remote->policy('jobs')->release('k', 'mine')->granted);
+        // A request that waits here comes before a later one at the server, and the other way round.
+        $atServer = $remote->policy('turns');
+        $held = $atServer->acquire('k');
+        $clock = new HookedClock(static function (int $sleep) use ($atServer, $held): void {
+            if ($sleep === 2) {
+                $held->release();
+                self::assertFalse($atServer->acquire('k')->isHeld());
+            }
+        });
+        $here = Gates::direct($redis->port, clock: $clock)->policy('turns')->acquire('k', maxWaitUs: 60_000_000);
+        self::assertSame([true, 200_000], [$here->isHeld(), $here->decision->heldUs]);
+        $length = static fn (): int => strlen((string) $client->get(Keys::state('turns', 'k')));
+        $before = $length();
+        $waiting = new Processes(1, static fn (): array => [
+            Gates::remote('http://' . $server->address('http'))->policy('turns')
+                ->acquire('k', id: 'waiting', maxWaitUs: 60_000_000)->isHeld(),
+        ]);
+        $turns = $direct->policy('turns');
+        Patience::until(static fn (): bool => $length() > $before, 'there is a ticket');
+        $here->release();
+        self::assertFalse($turns->acquire('k')->isHeld());
+        self::assertSame([[true]], $waiting->results());
     }
 
     public function testProcessesOfAHostShareABudgetWithAndWithoutRedis(): void

@@ -29,17 +29,8 @@ final class FastCgi
     {
         $open = [];
         foreach (array_values($requests) as $number => $env) {
-            $stream = stream_socket_client("unix://$socket", $code, $message, 10)
-                ?: throw new \RuntimeException($message);
-            $params = '';
-            foreach ($env as $name => $value) {
-                $params .= pack('NN', strlen($name) | 1 << 31, strlen($value) | 1 << 31) . $name . $value;
-            }
-            $begin = self::record(self::BEGIN, pack('nCx5', 1, 0));
-            fwrite($stream, $begin . self::record(self::PARAMS, $params) . self::record(self::PARAMS, '')
-                . self::record(self::STDIN, ''));
-            stream_set_blocking($stream, false);
-            $open[$number] = $stream;
+            $open[$number] = self::open($socket, $env);
+            stream_set_blocking($open[$number], false);
         }
         $answers = array_fill(0, count($open), '');
         $ends = microtime(true) + self::SECONDS_MAX;
@@ -56,6 +47,47 @@ final class FastCgi
             }
         }
         return array_map(self::output(...), $answers);
+    }
+
+    /**
+     * Sends a request, and returns the stream of its answer.
+     *
+     * @param array<string, string> $env
+     * @return resource
+     */
+    public static function open(string $socket, array $env)
+    {
+        $stream = stream_socket_client("unix://$socket", $code, $message, 10)
+            ?: throw new \RuntimeException($message);
+        $params = '';
+        foreach ($env as $name => $value) {
+            $params .= pack('NN', strlen($name) | 1 << 31, strlen($value) | 1 << 31) . $name . $value;
+        }
+        $begin = self::record(self::BEGIN, pack('nCx5', 1, 0));
+        fwrite($stream, $begin . self::record(self::PARAMS, $params) . self::record(self::PARAMS, '')
+            . self::record(self::STDIN, ''));
+        return $stream;
+    }
+
+    /**
+     * Returns the answers that come first, and removes their streams.
+     *
+     * @param array<int, resource> $open
+     * @return list<string>
+     */
+    public static function first(int $count, array &$open): array
+    {
+        $answers = [];
+        while (count($answers) < $count) {
+            [$read, $none] = [$open, []];
+            stream_select($read, $none, $none, self::SECONDS_MAX) ?: TestCase::fail('FPM does not answer');
+            foreach ($read as $number => $stream) {
+                $answers[] = self::output((string) stream_get_contents($stream));
+                fclose($stream);
+                unset($open[$number]);
+            }
+        }
+        return $answers;
     }
 
     private static function record(int $type, string $content): string
