@@ -13,6 +13,7 @@ const { curl, quote, visible } = await import('./text.ts');
 const { need, preferred, relative, t } = await import('./i18n/index.svelte.ts');
 const { beginSession, unwrap, whenSignedOut } = await import('./api.ts');
 const { Loaded } = await import('./loaded.svelte.ts');
+const { poll } = await import('./poll.ts');
 
 describe('answers that come late', () => {
   /** A promise, and what ends it. */
@@ -43,6 +44,27 @@ describe('answers that come late', () => {
     end('before');
     await reading;
     expect(app.value).toBe('after');
+  });
+
+  test('a server that takes longer than the interval is asked again once it has answered, or after half a minute', async () => {
+    vi.useFakeTimers();
+    try {
+      vi.stubGlobal('document', { hidden: false, addEventListener: () => {}, removeEventListener: () => {} });
+      const shown = new Loaded<number>();
+      let asked = 0;
+      const slow = (ms: number) => () => shown.load(() => new Promise((answer) => setTimeout(answer, ms, ++asked)));
+      const stop = poll(5_000, slow(7_000));
+      await vi.advanceTimersByTimeAsync(21_000);
+      expect([asked, shown.value]).toEqual([3, 2]);
+      stop();
+      const stopLost = poll(5_000, slow(3_600_000));
+      await vi.advanceTimersByTimeAsync(31_000);
+      expect(asked).toBe(5);
+      stopLost();
+    } finally {
+      vi.useRealTimers();
+      vi.stubGlobal('document', { documentElement: {} });
+    }
   });
 
   test('a page is not shown before its messages, also if another page asked for them', async () => {
