@@ -20,6 +20,8 @@ pub(crate) enum Limit {
     Day { limit: u32 },
     /// `sliding_window`: at most `limit` in any interval of its length.
     Window { limit: u32, window_s: u32 },
+    /// `concurrency`: at most `limit` permits held at once, each for `ttl_s` seconds unless it is released; `permits.rs` judges it.
+    Held { limit: u32, ttl_s: u32 },
     /// A limit that no machine reaches, for measurements of rates instead of bounds.
     Unreached(Price),
 }
@@ -84,6 +86,9 @@ impl Limit {
             Self::Window { limit, window_s } => {
                 format!("{{ sliding_window: {{ limit: {limit}, window: {window_s}s }} }}")
             }
+            Self::Held { limit, ttl_s } => {
+                format!("{{ concurrency: {{ limit: {limit}, ttl: {ttl_s}s, queue: 1000 }} }}")
+            }
             Self::Unreached(Price::Cheap) => {
                 Self::Bucket { per_s: 1_000_000, burst: 1_000_000 }.rules()
             }
@@ -106,7 +111,7 @@ impl Limit {
             Self::Window { limit, window_s } => {
                 f64::from(limit) * ((us as f64 / 1e6 / f64::from(window_s)).floor() + 1.0)
             }
-            Self::Unreached(_) => f64::INFINITY,
+            Self::Held { .. } | Self::Unreached(_) => f64::INFINITY,
         }
     }
 
@@ -124,7 +129,7 @@ impl Limit {
             Self::Window { limit, window_s } => {
                 most_in_window(events, u64::from(window_s) * 1_000_000) as f64 - f64::from(limit)
             }
-            Self::Unreached(_) => f64::NEG_INFINITY,
+            Self::Held { .. } | Self::Unreached(_) => f64::NEG_INFINITY,
         });
         over.fold(f64::NEG_INFINITY, f64::max)
     }
@@ -136,6 +141,7 @@ impl fmt::Display for Limit {
             Self::Bucket { per_s, burst } => write!(f, "{per_s}/s burst {burst}"),
             Self::Day { limit } => write!(f, "{limit}/day"),
             Self::Window { limit, window_s } => write!(f, "{limit}/{window_s} s"),
+            Self::Held { limit, .. } => write!(f, "{limit} held"),
             Self::Unreached(Price::Cheap) => write!(f, "not reached"),
             Self::Unreached(Price::Dear) => write!(f, "not reached, 8 windows"),
         }

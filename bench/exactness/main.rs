@@ -6,6 +6,7 @@
 //! ```
 //!
 //! It fails if more passes than permitted. `--quick` takes a fifth of the time for leases: to check, not to measure.
+//! `--only permits` judges requests that wait for a permit while servers are killed.
 //! `--only random --seed N --minutes M` plays rounds that a seed decides, instead of scenarios.
 //!
 //! `scenario ─▶ fleet (servers, Redis, faults) ◀─ load (clients, time stamps) ─▶ bound ─▶ report`
@@ -18,6 +19,7 @@ mod load;
 mod midnight;
 mod outages;
 mod overload;
+mod permits;
 mod random;
 mod report;
 mod wire;
@@ -81,12 +83,21 @@ const SCENARIOS: [&str; 43] = [
 /// The name of rounds that a seed decides: they do not measure, so they run alone.
 const RANDOM: &str = "random";
 
+/// The name of the round of permits: it is judged by what is held, not by a rate, so it runs alone.
+const PERMITS: &str = "permits";
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let Args { builds, scenarios, raw, rounds } = Args::parse(std::env::args().skip(1))?;
     if scenarios == [RANDOM] {
         for build in &builds {
             random::run(build, rounds).await?;
+        }
+        return Ok(());
+    }
+    if scenarios == [PERMITS] {
+        for build in &builds {
+            permits::run(build).await?;
         }
         return Ok(());
     }
@@ -204,10 +215,11 @@ impl Args {
             }
         }
         for scenario in &scenarios {
-            let known = SCENARIOS.contains(&&**scenario) || scenarios == [RANDOM];
+            let known =
+                SCENARIOS.contains(&&**scenario) || scenarios == [RANDOM] || scenarios == [PERMITS];
             ensure!(
                 known,
-                "`{scenario}` is not a scenario; expected {}, or {RANDOM} alone",
+                "`{scenario}` is not a scenario; expected {}, or {RANDOM} or {PERMITS} alone",
                 SCENARIOS.join(", ")
             );
         }

@@ -118,7 +118,7 @@ impl Outcome {
                 let share = admitted.len() as f64 / f64::from(self.keys) / f64::from(limit);
                 return self.faults.is_empty().then_some(share.min(1.0));
             }
-            Limit::Window { .. } | Limit::Unreached(_) => return None,
+            Limit::Window { .. } | Limit::Held { .. } | Limit::Unreached(_) => return None,
         };
         let (mut allowed, mut given, mut from) = (f64::from(burst), 0, *first_sent_us);
         for &(fault, healed) in self.faults.iter().chain([&(*last_replied_us, *last_replied_us)]) {

@@ -241,7 +241,7 @@ fn three(build: &Build) -> Setup<'_> {
 }
 
 /// Returns the number of script calls in Redis.
-async fn calls(redis: &RedisServer) -> anyhow::Result<u64> {
+pub(crate) async fn calls(redis: &RedisServer) -> anyhow::Result<u64> {
     let stats = redis.cli(&["INFO", "commandstats"]).await?.text();
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     let Some(calls) = calls else { return Ok(0) };
