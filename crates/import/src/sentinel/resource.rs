@@ -57,7 +57,7 @@ impl Resource {
         if is_of_threads && self.kind != ResourceKind::Name {
             let problem = finding!(
                 "sentinel_threads",
-                "{rule}: no gateway can hold permits: no request meets the policy; acquire and release them by its name",
+                "{rule}: no `match` leads to permits: name the policy in a gateway that holds them (docs/gateways.md), or acquire and release them in the program",
                 rule
             );
             return Some(Note::widens(line, problem));
