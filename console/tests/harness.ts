@@ -13,6 +13,9 @@ export const BIN = resolve(process.env.SLUICEGATE_BIN ?? '../target/fast/sluiceg
 const DIST = process.env.CONSOLE_DIST;
 const START_MS = 20_000;
 
+/** Longest wait for a page to show what others changed, ms: it asks for the revision every five seconds. */
+export const FOLLOWED_MS = 12_000;
+
 export const PASSWORD = 'correct horse battery';
 
 /** A server with a catalog of its own in a temporary SQLite file. */

@@ -4,14 +4,12 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { BrowserContext, Page } from '@playwright/test';
-import { Api, BIN, enter, expect, PASSWORD, settled, startServer, test, type Server } from './harness.ts';
+import { Api, BIN, enter, expect, FOLLOWED_MS, PASSWORD, settled, startServer, test, type Server } from './harness.ts';
 import { accessLog } from './pages.ts';
 import { burst, startSlowRedis } from './redis.ts';
 
 /** A node sums up every ten seconds, and a page asks every five. */
 const COUNTED_MS = 40_000;
-/** A page asks for the revision every five seconds. */
-const FOLLOWED_MS = 12_000;
 
 interface Incident extends Server {
   ada: Api;

@@ -1,4 +1,15 @@
-import { Api, endSessionBefore, enter, expect, hold, settled, signIn, test, type Server } from './harness.ts';
+import {
+  Api,
+  FOLLOWED_MS,
+  endSessionBefore,
+  enter,
+  expect,
+  hold,
+  settled,
+  signIn,
+  test,
+  type Server,
+} from './harness.ts';
 import { startWorld } from './world.ts';
 
 let world: Server & { ada: Api };
@@ -122,7 +133,7 @@ test('two people change one description: the second sees the conflict', async ({
   const { version } = await world.ada.ask('GET', '/apps/demo');
   await world.ada.ask('PATCH', '/apps/demo', { description: 'By ada.' }, { 'if-match': `"${version}"` });
   // The page behind the dialog follows; the dialog still changes the version that was read.
-  await expect(page.getByRole('main', { includeHidden: true })).toContainText('By ada.');
+  await expect(page.getByRole('main', { includeHidden: true })).toContainText('By ada.', { timeout: FOLLOWED_MS });
   await page.getByLabel('Description').fill('By bea.');
   await page.getByRole('button', { name: 'Save' }).click();
   await expect(page.getByRole('dialog').getByRole('alert')).not.toBeEmpty();
