@@ -9,6 +9,7 @@ use Sluicegate\Direct\DirectDecider;
 use Sluicegate\Direct\Options;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Gate;
+use Sluicegate\Kernel\Primitive;
 use Sluicegate\Memory\Apcu;
 use Sluicegate\Memory\Memory;
 use Sluicegate\Memory\ProcessMemory;
@@ -59,6 +60,16 @@ final class FailureTest extends TestCase
                 }
             }
         }
+    }
+
+    /**
+     * @testWith [262143, 17592186044421, 262144, 17592118935556]
+     *           [840863445, 15182484143009, 920081938, 13875281529706]
+     */
+    public function testADrainedTimeIsRoundedDownIfItsDoubleIsNot(int $used, int $tickUs, int $perTick, int $us): void
+    {
+        self::assertSame($us + 1, (int) ($used * $tickUs / $perTick));
+        self::assertSame($us, Primitive::mulDiv($used, $tickUs, $perTick));
     }
 
     public function testAllLivesAreThere(): void

@@ -89,7 +89,7 @@ final class Level extends Primitive
         if ($this->tickUs !== 1 && !$this->stepped && $used < $this->perTick) {
             // The current tick will drain more than is in use: of its time so far, only the part that emptied the
             // bucket counts.
-            $at = max($at, $now - (int) ($used * $this->tickUs / $this->perTick));
+            $at = max($at, $now - self::mulDiv($used, $this->tickUs, $this->perTick));
         }
         return [min($used + $this->units($request->cost), self::UNITS_MAX), $at];
     }

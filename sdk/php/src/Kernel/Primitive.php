@@ -30,6 +30,23 @@ abstract class Primitive
         return intdiv($a, $b) + ($a % $b > 0 ? 1 : 0);
     }
 
+    /** Returns `$a · $b / $c` rounded down; `$a` is 0 or more and less than `$c`, which is at most 2^53, and `$b` is 0 or more. */
+    public static function mulDiv(int $a, int $b, int $c): int
+    {
+        $product = $a * $b;
+        if (is_int($product)) {
+            return intdiv($product, $c);
+        }
+        // Bit by bit, as the product is no integer of PHP.
+        [$quotient, $rest] = [0, 0];
+        foreach (str_split(decbin($b)) as $bit) {
+            $rest = 2 * $rest + ($bit === '1' ? $a : 0);
+            $quotient = 2 * $quotient + intdiv($rest, $c);
+            $rest %= $c;
+        }
+        return $quotient;
+    }
+
     /** @param int $limit the largest cost that passes at once, as answers report it */
     public function __construct(public readonly int $limit)
     {
