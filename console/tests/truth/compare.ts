@@ -55,7 +55,10 @@ const UNITS: Record<string, number> = { s: 1, min: 60, h: 3_600, day: 86_400, da
 /** Words without a number that name one. */
 const NAMED: Record<string, string> = { tomorrow: 'in 1 day', yesterday: '1 day ago' };
 
-/** Returns whether the words name this time, a unit more or less. */
+/** A page renews words about times of a minute ago and more each 15 s. */
+const RENEWED_S = 15;
+
+/** Returns whether the words name this time, a unit more or less, when they were last renewed. */
 function isTime({ words, ms, now }: Shown): boolean {
   const [, ahead, count = '', unit = '', ago] =
     /^(in )?(\d+) (s|min|h|days?)( ago)?$/.exec(NAMED[words] ?? words) ?? [];
@@ -63,5 +66,8 @@ function isTime({ words, ms, now }: Shown): boolean {
   if (!unit || !(ahead || ago)) return words === clock(ms);
   const seconds = (ago ? now - ms : ms - now) / 1000;
   const least = Number(count) * UNITS[unit]!;
-  return seconds >= least - 2 && seconds <= least + Math.max(2, UNITS[unit]!);
+  const renewed = unit === 's' ? 0 : RENEWED_S;
+  return (
+    seconds >= least - 2 - (ahead ? renewed : 0) && seconds <= least + Math.max(2, UNITS[unit]!) + (ago ? renewed : 0)
+  );
 }
