@@ -125,10 +125,13 @@ def check_rules(found):
         if hashlib.sha256(of(one, "name", str).encode()).digest()[:8] != name:
             raise Damaged("name: expected that of the rule")
         whole(one, "limit", low=1)
+        if "window_us" in one:
+            whole(one, "window_us", low=1)
         check_numbers(code, numbers)
         if flags & CALENDAR:
             calendar = of(one, "calendar", dict)
-            word(calendar, "unit", UNITS)
+            if UNITS.index(word(calendar, "unit", UNITS)) != numbers[3]:
+                raise Damaged("unit: expected that of the rule")
             if of(calendar, "zone", str).lower() not in ZONES:
                 raise Later(f"zone: unknown zone `{calendar['zone']}`")
 

@@ -186,6 +186,13 @@ impl Spoilt {
         record.to_string()
     }
 
+    /// Returns a copy whose first override has one more member.
+    fn with_override(&self, name: &str, value: Value) -> String {
+        let mut record = self.0.clone();
+        record["overrides"][0][name] = value;
+        record.to_string()
+    }
+
     /// Returns a copy without a member.
     fn without(&self, name: &str) -> String {
         let mut record = self.0.clone();
@@ -269,6 +276,9 @@ fn damaged(it: &Spoilt) -> Vec<String> {
         it.with("/overrides", json!({})),
         it.with("/overrides/0/key", json!(7)),
         it.with("/overrides/0/blob", json!("?")),
+        it.with("/overrides/0/each/0/calendar/unit", json!("week")),
+        it.with_override("until_ms", Value::Null),
+        it.with_override("until_ms", json!(-1)),
         it.with("/blob", json!(7)),
         it.with("/blob", json!("")),
         it.with("/blob", json!("AgAB")),
@@ -277,6 +287,8 @@ fn damaged(it: &Spoilt) -> Vec<String> {
         it.with("/each", json!([])),
         it.with("/each/0/name", json!("s")),
         it.with("/each/0/limit", json!("10")),
+        it.with("/each/0/window_us", json!(0)),
+        it.with("/each/0/window_us", Value::Null),
         it.blob(2, &[2]),
         it.blob(2, &[0]),
         it.blob(4, &[4]),

@@ -55,6 +55,11 @@ public record Rule(String name, byte[] nameHash, int code, int flags, double[] n
         return code <= 4 ? new Level(code, n) : code <= 8 ? new Window(code, n) : new Concurrency(n);
     }
 
+    /** {@return whether a record may describe this rule with this calendar, or null} */
+    boolean isOf(Calendar calendar) {
+        return hasCalendar() ? calendar != null && calendar.unit().ordinal() == numbers[3] : calendar == null;
+    }
+
     /** {@return the 8 bytes by which rules are compared by name} */
     public static byte[] hashOf(String name) {
         return Arrays.copyOf(sha256(name.getBytes(StandardCharsets.UTF_8)), 8);

@@ -113,7 +113,7 @@ public record RuleSet(Carry carry, List<Rule> rules, long lifeMs, byte[] bytes, 
         for (int place = 0; place < rules.size(); place++) {
             Description description = each.get(place);
             Rule rule = rules.get(place);
-            if (!Arrays.equals(Rule.hashOf(description.name), rule.nameHash()) || (description.calendar != null) != rule.hasCalendar()) {
+            if (!Arrays.equals(Rule.hashOf(description.name), rule.nameHash()) || !rule.isOf(description.calendar)) {
                 throw new IllegalArgumentException("the description of rule " + place + " is another's");
             }
             described.add(rule.described(description.name, description.limit, description.windowUs, description.calendar));

@@ -140,7 +140,7 @@ public final class RecordReader {
     private static RuleSet rules(Members members) {
         List<RuleSet.Description> each = new ArrayList<>();
         for (Members rule : members.objects("each")) {
-            long windowUs = rule.has("window_us") ? rule.whole("window_us", 0) : 0;
+            long windowUs = rule.has("window_us") ? rule.whole("window_us", 1) : 0;
             each.add(new RuleSet.Description(rule.text("name"), rule.whole("limit", 1), windowUs, calendar(rule)));
         }
         String blob = members.text("blob");
@@ -185,7 +185,7 @@ public final class RecordReader {
         }
 
         boolean has(String name) {
-            return values.get(name) != null;
+            return values.containsKey(name);
         }
 
         <T> T need(String name, Class<T> type, String expected) {
