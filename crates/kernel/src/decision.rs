@@ -1,5 +1,7 @@
 //! The requests to a rule, and its answers.
 
+use core::fmt;
+
 #[cfg(doc)]
 use crate::limits::SPAN_MAX_US;
 use crate::num::{Cost, Micros};
@@ -122,6 +124,19 @@ impl PermitId {
     /// draft *The FNV Non-Cryptographic Hash Algorithm*).
     pub fn named(name: &str) -> Self {
         Self(fnv_1a(name.as_bytes()))
+    }
+
+    /// Returns the id that is written so: 32 hexadecimal digits; `None` for any other text.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_hex { u128::from_str_radix(text, 16).ok().map(Self) } else { None }
+    }
+}
+
+impl fmt::Display for PermitId {
+    /// Writes 32 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
     }
 }
 

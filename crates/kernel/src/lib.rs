@@ -32,6 +32,7 @@ extern crate alloc;
 
 pub mod algorithm;
 pub mod decision;
+mod held;
 pub mod lease;
 pub mod limits;
 pub mod num;
@@ -50,6 +51,7 @@ pub use algorithm::{
 pub use decision::{
     Ask, Called, Decision, Left, Moment, Outcome, PermitId, ProcessId, Retry, Status, Window,
 };
+pub use held::{HeldPermits, ListedPermit};
 pub use lease::{LeaseReply, Leased, LeasingSpan, NotLeasable};
 pub use num::{Cost, Micros, Rate};
 pub use param::{Params, Value};

@@ -32,6 +32,7 @@ use alloc::vec::Vec;
 use super::waiters::{Ticket, Waiters};
 use super::{Algorithm, Leasing};
 use crate::decision::{Ask, Called, Moment, Outcome, PermitId, ProcessId, Retry, Status};
+use crate::held::ListedPermit;
 use crate::limits::{CALLED_MAX, HOLDERS_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -126,6 +127,20 @@ impl ConcurrencyState {
 
     fn forget_lapsed(&mut self, now: Micros) {
         self.holders.drain(..self.lapsed(now));
+    }
+
+    /// Returns the permits that are held, in the order in which they lapse.
+    pub(crate) fn listed(&self, now: Micros) -> impl Iterator<Item = ListedPermit> {
+        self.holding(now).iter().map(move |&Holder { permit, cost, lapses }| ListedPermit {
+            permit,
+            cost: cost.into(),
+            lapses_after: lapses.since(now),
+        })
+    }
+
+    /// Returns the number of requests that wait for a permit.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiters.len()
     }
 
     /// The place of the holder of `permit`.

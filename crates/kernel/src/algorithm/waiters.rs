@@ -42,6 +42,11 @@ impl Waiters {
         before.map(|ticket| u64::from(ticket.cost)).sum()
     }
 
+    /// Returns the number of tickets.
+    pub(super) fn len(&self) -> u64 {
+        self.tickets.len() as u64
+    }
+
     /// Gives `wanted` a ticket behind `queue` others at most, or keeps the one that it has. Returns whether it has one.
     pub(super) fn enter(&mut self, wanted: Ticket, queue: u64, now: Micros) -> bool {
         match self.tickets.iter().position(|ticket| ticket.permit == wanted.permit) {
