@@ -21,7 +21,7 @@ use sluicegate::internals::store::{
 use sluicegate::store::redis::{RedisConfig, RedisStore};
 use sluicegate::store::{MemoryStore, StoreError};
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{Called, LeaseReply, Micros, Moment};
+use sluicegate_kernel::{Called, HeldPermits, LeaseReply, Micros, Moment};
 
 use crate::config::TimeSource;
 use crate::histogram::{Histogram, Spans};
@@ -158,6 +158,20 @@ impl Store for AnyStore {
                     Some(within) => within.store(charging).await,
                 };
                 redis.measured(begun, request, decided)
+            }
+        }
+    }
+
+    async fn held(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<HeldPermits, StoreError> {
+        match self {
+            Self::Memory(store) => store.held(request, at).await,
+            Self::Redis(redis) => {
+                let begun = StoreTimer::now();
+                redis.measured(begun, request, redis.store.held(request, at).await)
             }
         }
     }

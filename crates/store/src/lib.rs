@@ -23,8 +23,8 @@ pub use sluicegate_kernel::lease;
 use sluicegate_kernel::lease::Message;
 use sluicegate_kernel::limits::RULES_MAX;
 use sluicegate_kernel::{
-    Called, LeaseReply, Micros, Moment, NamedRule, RangeError, RuleSet, States, Status,
-    Unsupported, Verb,
+    Called, HeldPermits, LeaseReply, Micros, Moment, NamedRule, RangeError, RuleSet, States,
+    Status, Unsupported, Verb,
 };
 
 /// One request as a store sees it.
@@ -316,6 +316,22 @@ pub trait Store: Send + Sync {
         std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
     }
 
+    /// Returns the permits that are held of the key of `request`, and how many requests wait; the verb of `request` is
+    /// ignored. No usage changes. A state that was written under other rules is taken over as by a decision.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is no list: [`StoreError::Unsupported`] if the rules hold no permits,
+    /// [`StoreError::Contended`] if a later version of the rules wrote the state.
+    fn held(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> impl Future<Output = Result<HeldPermits, StoreError>> + Send {
+        let _ = (request, at);
+        let reason = "this store does not list held permits".to_owned();
+        std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
+    }
+
     /// Passes `called`, requests that wait in other processes, on to these: see [`announced`](Self::announced). They may be
     /// lost: each process asks again within a second anyway.
     fn announce(&self, called: &[Called]) -> impl Future<Output = ()> + Send {
@@ -357,6 +373,14 @@ impl Store for MemoryStore {
             StoreAnswer { called, ..StoreAnswer::from(verdict) }
         });
         std::future::ready(decided.map_err(StoreError::from))
+    }
+
+    fn held(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> impl Future<Output = Result<HeldPermits, StoreError>> + Send {
+        std::future::ready(self.held_now(request, at))
     }
 
     #[inline]

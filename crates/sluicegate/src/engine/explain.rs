@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use sluicegate_kernel::lease::{Holder, Marks, Message, Number};
-use sluicegate_kernel::{Cost, Decision, LeaseReply, Micros, Moment, NamedRule, RuleSet, Verb};
+use sluicegate_kernel::{
+    Cost, Decision, HeldPermits, LeaseReply, Micros, Moment, NamedRule, PermitId, RuleSet, Verb,
+};
 use sluicegate_policy::{Policy, Rules};
 use sluicegate_store::{RuleOrigin, Store, StoreError};
 
@@ -82,6 +84,25 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             guard.note_answer(answer.as_ref().map(drop), self.now);
         }
         Ok(answer.map(drop)?)
+    }
+
+    /// Returns the permits that are held of the budget of `request`, from the store itself: no share can replace it. No
+    /// usage changes. The observer does not see it.
+    ///
+    /// # Errors
+    /// [`DecideError`], also if the policy holds no permits, and if the store does not answer.
+    #[doc(hidden)]
+    pub async fn held_permits(&self, request: &Request<'_>) -> Result<HeldPermits, DecideError> {
+        let budget = ResolvedBudget::of(&self.policies, request, self.now)?;
+        budget.rules.set().supports(&Verb::Release { permit: PermitId(0) })?;
+        let windows = budget.rules.windows(self.now);
+        let moment = Moment::with_windows(self.now, windows.as_slice());
+        let held = self.engine.store.held(&budget.ask(&request.verb), &moment).await;
+        if let Some(guard) = &self.engine.guard {
+            // As of `check_store`: a release may follow.
+            guard.note_answer(held.as_ref().map(drop), self.now);
+        }
+        Ok(held?)
     }
 
     /// Returns the lease of the key of `budget`, with the store's part if the store answers.

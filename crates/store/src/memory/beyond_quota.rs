@@ -87,6 +87,16 @@ impl KeysBeyondQuota {
         }
     }
 
+    /// Returns whether keys without room hold permits of `rules`, or wait for some, in the budget that they share.
+    pub(super) fn is_in_use(&self, rules: &Arc<RuleSet>, at: &Moment<'_>) -> bool {
+        let mut budgets = self.budgets.lock();
+        let states = budgets.of(rules, false, at.now());
+        states.is_some_and(|states| {
+            let held = rules.held(states, at);
+            !held.permits.is_empty() || held.waiting > 0
+        })
+    }
+
     /// Returns the number of requests that were decided here.
     pub(super) fn decisions(&self) -> u64 {
         self.decisions.load(Relaxed)

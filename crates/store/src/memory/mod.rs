@@ -34,7 +34,9 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use sluicegate_kernel::{Called, Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_kernel::{
+    Called, HeldPermits, Micros, Moment, PermitId, RuleSet, States, Unsupported, Verb, Verdict,
+};
 
 pub use self::key_hash::KeyHash;
 pub use self::snapshot::{Restored, Saved, SnapshotError};
@@ -43,7 +45,7 @@ use self::arena::Arena;
 use self::beyond_quota::KeysBeyondQuota;
 use self::key_hash::KeyHasher;
 use self::shard::{Shard, ShardLayout, TaggedRequest, TaggedRules};
-use crate::{PolicyKey, Quota, RuleOrigin, StoreRequest};
+use crate::{PolicyKey, Quota, RuleOrigin, StoreError, StoreRequest};
 
 /// Most keys that a store holds by default: about 50 MB, and the memory of long states besides.
 pub const KEYS_MAX_DEFAULT: usize = 1_000_000;
@@ -255,6 +257,23 @@ impl MemoryStore {
         }
         let states = self.states(self.hash(policy, key), rules, at);
         rules.called(&states, at)
+    }
+
+    /// Returns the permits that are held of the key of `request`, and how many requests wait.
+    pub(crate) fn held_now(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<HeldPermits, StoreError> {
+        let StoreRequest { policy, key, rules, .. } = *request;
+        rules.supports(&Verb::Release { permit: PermitId(0) })?;
+        let states = self.states(self.hash(policy, key), rules, at);
+        if states.is_empty() && self.beyond_quota.is_in_use(rules, at) {
+            // Whose they are is not remembered.
+            let reason = "the store has no room for this key: its permits cannot be told from those of other keys";
+            return Err(StoreError::Unreadable { reason: reason.to_owned() });
+        }
+        Ok(rules.held(&states, at))
     }
 
     /// Returns the number of keys with a state now.

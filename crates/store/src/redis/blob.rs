@@ -163,6 +163,16 @@ impl RulesBlob {
         &self.bytes[BEFORE + self.rules..]
     }
 
+    /// Returns the states behind the head of `stored`; `None` if other rules wrote it.
+    pub(super) fn states_in<'s>(&self, stored: &'s [u8]) -> Option<&'s [u8]> {
+        let (begin, states) = stored.split_at_checked(self.head().len())?;
+        let same = match usize::from(self.bytes[0]) {
+            0 => begin.len(),
+            same => same,
+        };
+        (begin[..same] == self.head()[..same]).then_some(states)
+    }
+
     /// Returns the stamp of a policy's rules.
     pub fn stamp(&self) -> Option<Stamp> {
         let is_of_policy = usize::from(self.bytes[0]) == GENERATION_BYTES;

@@ -41,6 +41,7 @@ mod error;
 mod fleet;
 mod group;
 mod handle;
+mod held;
 mod kind;
 mod late;
 pub mod lease;
@@ -71,7 +72,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::Value;
-use sluicegate_kernel::Called;
+use sluicegate_kernel::{Called, Micros};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -280,6 +281,23 @@ impl RedisClient {
         self.account(reply.and_then(|value| match value {
             Value::Nil => Ok(None),
             value => bytes(value).map(Some),
+        }))
+    }
+
+    /// Returns the time of the server that has `key`.
+    ///
+    /// # Errors
+    /// As [`eval`](Self::eval).
+    pub(crate) async fn time(&self, key: &[u8], deadline: Instant) -> Result<Micros, RedisError> {
+        let command = RequestKind::Plain(redis::cmd("TIME"));
+        let reply = self.command(key, command, deadline).await;
+        self.account(reply.and_then(|value| match value {
+            Value::ServerError(error) => Err(RedisError::Refused(ServerErrorReply::from(&error))),
+            value => {
+                let (seconds, us): (u64, u64) =
+                    redis::from_redis_value(value).map_err(|_| RedisError::Malformed)?;
+                Ok(Micros::from_secs(seconds).plus(Micros::new(us)))
+            }
         }))
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluicegate_kernel::Called;
+use sluicegate_kernel::{Called, Micros};
 use tokio::time::Instant;
 
 use super::{RedisClient, RedisError, ScriptArgs};
@@ -52,6 +52,15 @@ pub trait ScriptServer: Debug + Send + Sync {
         key: &[u8],
         deadline: Instant,
     ) -> impl Future<Output = Result<Option<Bytes>, RedisError>> + Send;
+
+    /// Returns the time of the server that has `key`; `None` if it has no clock of its own.
+    fn time(
+        &self,
+        _key: &[u8],
+        _deadline: Instant,
+    ) -> impl Future<Output = Result<Option<Micros>, RedisError>> + Send {
+        std::future::ready(Ok(None))
+    }
 
     /// Writes `value` at `key`, to be removed after `ttl` (at least a millisecond).
     fn set(
@@ -106,6 +115,10 @@ impl ScriptServer for RedisClient {
 
     async fn get(&self, key: &[u8], deadline: Instant) -> Result<Option<Bytes>, RedisError> {
         self.get(key, deadline).await
+    }
+
+    async fn time(&self, key: &[u8], deadline: Instant) -> Result<Option<Micros>, RedisError> {
+        self.time(key, deadline).await.map(Some)
     }
 
     async fn set(

@@ -23,7 +23,9 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use sluicegate_kernel::lease::Message;
-use sluicegate_kernel::{Called, LeaseReply, Micros, Moment, RuleSet, Verdict, Window};
+use sluicegate_kernel::{
+    Called, HeldPermits, LeaseReply, Micros, Moment, RuleSet, Verdict, Window,
+};
 use tokio::time::Instant;
 
 use super::blob::BlobRule;
@@ -591,6 +593,14 @@ impl<C: ScriptServer> Store for RedisStore<C> {
         at: &Moment<'_>,
     ) -> Result<(StoreAnswer, Permits), StoreError> {
         self.verdict(Some(debt), request, at).await
+    }
+
+    async fn held(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<HeldPermits, StoreError> {
+        self.read_held(request, at).await
     }
 
     fn leases(&self) -> bool {

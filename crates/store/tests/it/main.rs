@@ -2,6 +2,7 @@
 
 mod conformance;
 mod flood;
+mod held;
 #[cfg(feature = "redis")]
 mod redis_client;
 #[cfg(feature = "redis")]

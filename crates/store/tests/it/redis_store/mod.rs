@@ -6,6 +6,7 @@ mod brought;
 mod dear;
 mod debts;
 mod fleet;
+mod held;
 mod late;
 mod leases;
 mod poisoned;
