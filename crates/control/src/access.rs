@@ -233,12 +233,16 @@ actions! {
     ExplainKey "key.explain" Read VIEWER;
     /// Get the remaining budget of a key.
     SeeKey "key.read" Read VIEWER;
+    /// List the permits of a key that are held.
+    SeePermits "key.permits" Read VIEWER;
     /// Send one request for a key: it is decided, counted and charged as any other.
     TryKey "key.try" Write OWNER;
     /// Reset the usage of a key.
     ResetKey "key.reset" Write OWNER;
     /// Give permits back to a key.
     GrantKey "key.grant" Write OWNER;
+    /// Release a permit of a key that a client holds.
+    ReleasePermit "key.release" Write OWNER;
     /// Give a key rules of its own until an instant: a new version of the policy, with an override that ends.
     BoostKey "key.boost" Write POLICY_WRITE;
     /// List the tokens of an app, without secrets.

@@ -5,7 +5,8 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use sluicegate_kernel::PermitId;
 use sluicegate_policy::Finding;
 use utoipa::ToSchema;
 
@@ -170,6 +171,60 @@ pub type BudgetFuture<'a> = Pin<Box<dyn Future<Output = Result<Budget, BudgetErr
 /// Success, or the reason why a budget cannot be changed now.
 pub type StoreFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
+/// A permit of a `concurrency` rule that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct HeldPermit {
+    /// Its id: 32 hexadecimal digits, a hash of the name that the client gave.
+    #[serde(serialize_with = "in_digits")]
+    #[schema(value_type = String, pattern = "^[0-9a-f]{32}$")]
+    pub permit: PermitId,
+    /// The permits of the rule that it takes.
+    pub cost: u64,
+    /// Time until it lapses unless it is renewed, in µs.
+    pub lapses_after_us: u64,
+}
+
+/// The permits of a key that are held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct HeldPermits {
+    /// At most 100 of them: those that lapse first, in this order. They were neither acquired nor renewed for the longest
+    /// time.
+    pub items: Vec<HeldPermit>,
+    /// Number of all that are held.
+    pub total: u64,
+    /// Sum of the costs of all that are held.
+    pub held: u64,
+    /// Number of requests that wait for a permit.
+    pub waiting: u64,
+}
+
+impl HeldPermits {
+    /// Returns the list of `items`, in the order in which they lapse, with all of them.
+    pub fn of(items: Vec<HeldPermit>, waiting: u64) -> Self {
+        let held = items.iter().map(|item| item.cost).sum();
+        Self { total: items.len() as u64, held, items, waiting }
+    }
+}
+
+fn in_digits<S: Serializer>(permit: &PermitId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(permit)
+}
+
+/// The reason why there is no list of held permits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeldError {
+    /// The policy has no `concurrency` rule.
+    NoPermits,
+    /// The store does not answer, for this reason.
+    Unavailable(String),
+}
+
+/// The permits that are held, all of them, or the reason why there is no list.
+pub type HeldFuture<'a> = Pin<Box<dyn Future<Output = Result<HeldPermits, HeldError>> + Send + 'a>>;
+
+/// Whether a permit was held that was to be released, or the reason why it was not released.
+pub type ReleaseFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, BudgetError>> + Send + 'a>>;
+
 /// Access to live budgets.
 pub trait Budgets: Send + Sync + fmt::Debug {
     /// Returns the budget of `key` under `policy`.
@@ -189,6 +244,11 @@ pub trait Budgets: Send + Sync + fmt::Debug {
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
     /// Gives `key` permits of `policy` back, never above full.
     fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> BudgetFuture<'a>;
+    /// Returns the permits of `key` under `policy` that are held, as the store has them.
+    fn held<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> HeldFuture<'a>;
+    /// Releases `permit` of `key`, as its holder can.
+    fn release<'a>(&'a self, policy: &'a str, key: &'a [u8], permit: PermitId)
+    -> ReleaseFuture<'a>;
 }
 
 const NONE: &str = "no budgets on this server";
@@ -224,6 +284,14 @@ impl Budgets for NoBudgets {
 
     fn grant<'a>(&'a self, _: &'a str, _: &'a [u8], _: u64) -> BudgetFuture<'a> {
         none()
+    }
+
+    fn held<'a>(&'a self, _: &'a str, _: &'a [u8]) -> HeldFuture<'a> {
+        Box::pin(ready(Err(HeldError::Unavailable(NONE.to_owned()))))
+    }
+
+    fn release<'a>(&'a self, _: &'a str, _: &'a [u8], _: PermitId) -> ReleaseFuture<'a> {
+        Box::pin(ready(Err(NONE.into())))
     }
 }
 

@@ -6,11 +6,11 @@ use utoipa::{PartialSchema, ToSchema};
 use super::PREFIX;
 use super::boost::Boost;
 use super::budgets::{
-    Budget, ExplainRequest, ExplainedKey, KeyOutlook, LeasedPermits, RuleOutlook,
+    Budget, ExplainRequest, ExplainedKey, HeldPermits, KeyOutlook, LeasedPermits, RuleOutlook,
 };
 use super::handlers::{
-    SignInFailure, accounts, apps, audit, import, keys, meta, policies, refused, sessions, tokens,
-    traffic, whatif,
+    SignInFailure, accounts, apps, audit, import, keys, meta, permits, policies, refused, sessions,
+    tokens, traffic, whatif,
 };
 use super::parameters::{LISTS, Parameter, parameters};
 use super::problem::ProblemBody;
@@ -187,6 +187,8 @@ fn schemas() -> Json {
     add::<tokens::NewTokenBody>(&mut all);
     add::<keys::KeyParam>(&mut all);
     add::<keys::Grant>(&mut all);
+    add::<permits::Release>(&mut all);
+    add::<HeldPermits>(&mut all);
     add::<Boost>(&mut all);
     add::<keys::Explain>(&mut all);
     add::<ExplainRequest>(&mut all);

@@ -8,6 +8,7 @@ pub(super) mod keys;
 pub(super) mod meta;
 #[cfg(feature = "oidc")]
 pub(super) mod oidc;
+pub(super) mod permits;
 pub(super) mod policies;
 pub(super) mod refused;
 pub(super) mod sessions;

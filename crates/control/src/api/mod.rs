@@ -55,7 +55,8 @@ use crate::traffic::{LiveTraffic, NoTraffic};
 use attempts::Attempts;
 pub use budgets::{
     Budget, BudgetError, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest,
-    ExplainedKey, KeyOutlook, LeasedPermits, NoBudgets, RuleOutlook, StoreFuture, ToExplain,
+    ExplainedKey, HeldError, HeldFuture, HeldPermit, HeldPermits, KeyOutlook, LeasedPermits,
+    NoBudgets, ReleaseFuture, RuleOutlook, StoreFuture, ToExplain,
 };
 use changes::Changes;
 use denial_audit::DenialAudit;

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use axum::http::Method;
 
 use super::handlers::{
-    accounts, apps, audit, import, keys, meta, oidc, policies, refused, sessions, stream, tokens,
-    traffic, whatif,
+    accounts, apps, audit, import, keys, meta, oidc, permits, policies, refused, sessions, stream,
+    tokens, traffic, whatif,
 };
 use super::problem::ApiProblem;
 use super::request::{ApiRequest, ApiResponse};
@@ -114,6 +114,10 @@ routes! {
     POST "/apps/{app}/policies/{policy}/keys/reset" ResetKey keys::reset 200 asks Key answers Budget;
     POST "/apps/{app}/policies/{policy}/keys/grant" GrantKey keys::grant 200
         asks Grant answers Budget;
+    POST "/apps/{app}/policies/{policy}/keys/permits" SeePermits permits::list 200
+        asks Key answers HeldPermits;
+    POST "/apps/{app}/policies/{policy}/keys/release" ReleasePermit permits::release 200
+        asks Release answers HeldPermits;
     POST "/apps/{app}/policies/{policy}/keys/boost" BoostKey policies::boost 200
         asks Boost answers Policy;
     GET "/apps/{app}/tokens" SeeTokens tokens::list 200 answers Tokens;
@@ -201,7 +205,8 @@ mod tests {
         for (route, _) in ROUTES {
             let reads = route.method == Method::GET || route.path.ends_with("/validate");
             let reads = reads || route.path.ends_with("/peek") || route.path.ends_with("/explain");
-            let reads = reads || ["/whatif", "/import"].iter().any(|end| route.path.ends_with(end));
+            let reads = reads
+                || ["/whatif", "/import", "/permits"].iter().any(|end| route.path.ends_with(end));
             assert_eq!(!reads, route.action.writes(), "{} {}", route.method, route.path);
             assert!(!route.is_versioned || route.action.writes(), "{}", route.path);
         }

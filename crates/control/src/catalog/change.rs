@@ -164,6 +164,14 @@ impl Catalog {
         Ok(true)
     }
 
+    /// Returns whether the request of `by` made its change before.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) async fn was_made(&self, by: &ChangeContext) -> Result<bool, Error> {
+        Ok(by.request.is_some() && matches!(self.begin::<()>(by).await?, ChangeStart::Answered(())))
+    }
+
     /// Audits that a change of the live budget of a key was not made, since the store did not answer; `after`
     /// describes it.
     ///

@@ -9,10 +9,11 @@ use sluicegate::policy::PolicySet;
 use sluicegate::{Answer, Charged, Cost, DecideError, Decision, Micros, Mode, Request, Verb};
 use sluicegate_control::api::{
     Budget, BudgetError, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest,
-    ExplainedKey, KeyOutlook, LeasedPermits, RuleOutlook, StoreFuture, ToExplain,
+    ExplainedKey, HeldError, HeldFuture, HeldPermit, HeldPermits, KeyOutlook, LeasedPermits,
+    ReleaseFuture, RuleOutlook, StoreFuture, ToExplain,
 };
-use sluicegate_kernel::NamedRule;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
+use sluicegate_kernel::{ListedPermit, NamedRule, PermitId};
 use sluicegate_policy::{Attributes, Overflow, Policy, attribute, finding};
 use sluicegate_text::terminal;
 
@@ -46,6 +47,41 @@ impl EngineBudgets {
             rule: answer.rule().to_owned(),
             mode: answer.mode.name(),
         })
+    }
+
+    /// Lists the permits that are held.
+    async fn list_held(&self, policy: &str, key: &[u8]) -> Result<HeldPermits, HeldError> {
+        let no_answer = |reason: &str| HeldError::Unavailable(reason.to_owned());
+        let turn = self.0.turn(Wire::Admin);
+        let found = turn.policies().resolve(policy).ok_or_else(|| no_answer(NOT_LOADED))?;
+        let held = turn.held_permits(&entitled(found, key, Verb::Peek { cost: Cost::ONE })).await;
+        let held = held.map_err(|error| match error {
+            DecideError::Unsupported(_) => HeldError::NoPermits,
+            error => no_answer(&terminal::decide_error(&error)),
+        })?;
+        let items = held.permits.into_iter().map(|held| {
+            let ListedPermit { permit, cost, lapses_after } = held;
+            HeldPermit { permit, cost, lapses_after_us: lapses_after.get() }
+        });
+        Ok(HeldPermits::of(items.collect(), held.waiting))
+    }
+
+    /// Releases a permit in the store; returns whether it was held. The share of this node does not count.
+    async fn release_held(
+        &self,
+        policy: &str,
+        key: &[u8],
+        permit: PermitId,
+    ) -> Result<bool, BudgetError> {
+        let turn = self.0.turn(Wire::Admin);
+        let found = turn.policies().resolve(policy).ok_or(NOT_LOADED)?;
+        let decided = turn.decide(&entitled(found, key, Verb::Release { permit })).await;
+        let answer = decided.map_err(|error| budget_error(&error))?.answer;
+        if answer.mode != Mode::Store {
+            // A release whose answer was lost may have freed the permit.
+            return Err(BudgetError { reason: NO_STORE.to_owned(), is_perhaps_done: true });
+        }
+        Ok(answer.decision.allowed())
     }
 
     /// Explains a request, rule by rule. With `does_charge` it is decided as any other; otherwise nothing is charged.
@@ -240,6 +276,19 @@ impl Budgets for EngineBudgets {
             // The budget was reset, even if it cannot be read now.
             Ok(self.peek(policy, key).await.unwrap_or(done))
         })
+    }
+
+    fn held<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> HeldFuture<'a> {
+        Box::pin(self.list_held(policy, key))
+    }
+
+    fn release<'a>(
+        &'a self,
+        policy: &'a str,
+        key: &'a [u8],
+        permit: PermitId,
+    ) -> ReleaseFuture<'a> {
+        Box::pin(self.release_held(policy, key, permit))
     }
 
     fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> BudgetFuture<'a> {

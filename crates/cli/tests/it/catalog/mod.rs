@@ -10,6 +10,7 @@ mod node;
 #[cfg(feature = "oidc")]
 mod oidc;
 mod page;
+mod permits;
 pub(crate) mod stage;
 mod traffic;
 mod whatif;

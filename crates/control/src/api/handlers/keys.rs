@@ -4,6 +4,7 @@
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
+use sluicegate_kernel::PermitId;
 use sluicegate_text::fields::{Object, whole_number};
 use utoipa::ToSchema;
 
@@ -30,7 +31,7 @@ pub(in crate::api) struct KeyParam {
     /// The key, at most 1,024 bytes; null: the budget that all share.
     #[serde(deserialize_with = "Option::deserialize")]
     #[schema(required, max_length = 1024)]
-    key: Option<String>,
+    pub(super) key: Option<String>,
 }
 
 /// Permits to give back to a key.
@@ -100,7 +101,7 @@ pub(in crate::api) async fn try_one(ask: ApiRequest) -> Result<ApiResponse, ApiP
     let policy = ask.api.catalog.policy(app, policy).await?.name;
     let question = to_explain(&ask, Some(policy))?;
     let key = question.key.clone().unwrap_or_default();
-    let noted = KeyChange { action: Action::TryKey, key: &key, permits: Some(question.cost) };
+    let noted = KeyChange::new(Action::TryKey, &key).of(question.cost);
     if let Err(error) = ask.api.budgets.check_try(&question) {
         if matches!(error, ExplainError::Unavailable(_)) && !ask.by.dry_run {
             noted.audit_failed(&ask).await?;
@@ -166,7 +167,7 @@ pub(in crate::api) async fn reset(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    let noted = KeyChange { action: Action::ResetKey, key: &key, permits: None };
+    let noted = KeyChange::new(Action::ResetKey, &key);
     noted.check_store(&ask, &policy).await?;
     if !noted.audit(&ask).await? {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
@@ -192,7 +193,7 @@ pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    let noted = KeyChange { action: Action::GrantKey, key: &key, permits: Some(permits) };
+    let noted = KeyChange::new(Action::GrantKey, &key).of(permits);
     noted.check_store(&ask, &policy).await?;
     if !noted.audit(&ask).await? {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
@@ -201,7 +202,7 @@ pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiPro
 }
 
 /// Returns the name of the policy, if it is one of the app.
-async fn found(ask: &ApiRequest, key: &str) -> Result<String, ApiProblem> {
+pub(super) async fn found(ask: &ApiRequest, key: &str) -> Result<String, ApiProblem> {
     check_key(key)?;
     let (app, policy) = ask.policy();
     Ok(ask.api.catalog.policy(app, policy).await?.name)
@@ -215,19 +216,35 @@ fn check_key(key: &str) -> Result<(), ApiProblem> {
     Err(ApiProblem::invalid("/key", problem))
 }
 
-fn unavailable(problem: &str) -> ApiProblem {
+pub(super) fn unavailable(problem: &str) -> ApiProblem {
     let problem = finding!("store_unavailable", "{problem}", problem);
     ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem)
 }
 
 /// Content of an audit entry about the live budget of a key.
-struct KeyChange<'k> {
+pub(super) struct KeyChange<'k> {
     action: Action,
     key: &'k str,
     permits: Option<u64>,
+    /// The permit that is released.
+    permit: Option<PermitId>,
 }
 
-impl KeyChange<'_> {
+impl<'k> KeyChange<'k> {
+    pub(super) const fn new(action: Action, key: &'k str) -> Self {
+        Self { action, key, permits: None, permit: None }
+    }
+
+    /// Adds the number of permits.
+    pub(super) fn of(self, permits: u64) -> Self {
+        Self { permits: Some(permits), ..self }
+    }
+
+    /// Adds the permit that is released.
+    pub(super) fn of_permit(self, permit: PermitId) -> Self {
+        Self { permit: Some(permit), ..self }
+    }
+
     /// Checks that the store answers, before the change is audited.
     async fn check_store(&self, ask: &ApiRequest, policy: &str) -> Result<(), ApiProblem> {
         let Err(problem) = ask.api.budgets.check_store(policy, self.key.as_bytes()).await else {
@@ -238,7 +255,7 @@ impl KeyChange<'_> {
     }
 
     /// Audits the change; returns `false` if the same request made it before.
-    async fn audit(&self, ask: &ApiRequest) -> Result<bool, ApiProblem> {
+    pub(super) async fn audit(&self, ask: &ApiRequest) -> Result<bool, ApiProblem> {
         let (target, after) = self.noted(ask);
         Ok(ask.api.catalog.audit_key_change(&ask.by, self.action, target, &after).await?)
     }
@@ -260,16 +277,20 @@ impl KeyChange<'_> {
     }
 
     /// Audits that the change was not made.
-    async fn audit_failed(&self, ask: &ApiRequest) -> Result<(), ApiProblem> {
+    pub(super) async fn audit_failed(&self, ask: &ApiRequest) -> Result<(), ApiProblem> {
         let (target, after) = self.noted(ask);
         ask.api.catalog.audit_key_failed(&ask.by, self.action, target, &after).await?;
         Ok(())
     }
 
     fn noted<'a>(&self, ask: &'a ApiRequest) -> (AuditTarget<'a>, serde_json::Value) {
-        let Self { key, permits, .. } = self;
+        let Self { action: _, key, permits, permit } = self;
         let (app, policy) = ask.policy();
-        (AuditTarget::of(app, policy), json!({ "key": key, "permits": permits }))
+        let mut after = json!({ "key": key, "permits": permits });
+        if let Some(permit) = permit {
+            after["permit"] = permit.to_string().into();
+        }
+        (AuditTarget::of(app, policy), after)
     }
 }
 

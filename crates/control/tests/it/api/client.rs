@@ -8,10 +8,10 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::{Value as Json, json};
-use sluicegate::{ManualClock, Micros};
+use sluicegate::{ManualClock, Micros, PermitId};
 use sluicegate_control::api::{
     Api, Budget, BudgetError, BudgetFuture, Budgets, ClientAddress, ExplainError, ExplainFuture,
-    Setup, StoreFuture, ToExplain,
+    HeldError, HeldFuture, HeldPermit, HeldPermits, ReleaseFuture, Setup, StoreFuture, ToExplain,
 };
 use sluicegate_control::{Catalog, Url};
 use sqlx::{ConnectOptions as _, Executor as _};
@@ -120,6 +120,40 @@ impl Budgets for Noted {
 
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
         self.note(format!("reset {policy} {}", String::from_utf8_lossy(key)))
+    }
+
+    /// The key `slots` holds 101 permits of 2 at first; no other holds any, and the policy `orders` has none.
+    fn held<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> HeldFuture<'a> {
+        let looked = self.note(format!("held {policy} {}", String::from_utf8_lossy(key)));
+        let released = self.0.lock().expect("nothing panics while it is held");
+        let released: Vec<_> =
+            released.iter().filter_map(|call| call.strip_prefix("release slots slots ")).collect();
+        let permits = (1..=101)
+            .map(PermitId)
+            .filter(|permit| key == b"slots" && !released.contains(&&*permit.to_string()));
+        let item = |permit| HeldPermit { permit, cost: 2, lapses_after_us: 30_000_000 };
+        let held = HeldPermits::of(permits.map(item).collect(), 3);
+        let answer = if policy == "slots" { Ok(held) } else { Err(HeldError::NoPermits) };
+        Box::pin(async {
+            looked.await.map_err(|error| HeldError::Unavailable(error.reason))?;
+            answer
+        })
+    }
+
+    /// The permit 1 is gone when it is to be released.
+    fn release<'a>(
+        &'a self,
+        policy: &'a str,
+        key: &'a [u8],
+        permit: PermitId,
+    ) -> ReleaseFuture<'a> {
+        let key = String::from_utf8_lossy(key);
+        let released = self.note(format!("release {policy} {key} {permit}"));
+        let error = self.3.lock().expect("nothing panics while it is held").take();
+        Box::pin(async move {
+            released.await?;
+            error.map_or(Ok(permit != PermitId(1)), Err)
+        })
     }
 
     fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> BudgetFuture<'a> {

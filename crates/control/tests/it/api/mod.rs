@@ -11,6 +11,7 @@ mod matrix;
 #[cfg(feature = "oidc")]
 mod oidc;
 mod people;
+mod permits;
 mod refused;
 mod traffic;
 mod yaml;
