@@ -1,8 +1,8 @@
-//! The catalog of a running server, by its admin API: signing in, apps, members, tokens, accounts.
+//! The catalog of a running server, by its admin API: signing in, apps, members, permits, tokens, accounts.
 //!
 //! ```text
 //! login ─▶ password ─▶ the admin API ─▶ kept: a file for each server, with the session
-//! apps, members, tokens, accounts ─▶ client ─▶ the admin API, with that session
+//! apps, members, permits, tokens, accounts ─▶ client ─▶ the admin API, with that session
 //! policies export, diff, apply ────▶ client (a token comes before the session)
 //! ```
 
@@ -14,6 +14,7 @@ mod kept;
 mod login;
 mod members;
 mod password;
+mod permits;
 mod table;
 mod tokens;
 
@@ -53,6 +54,9 @@ pub(crate) enum AdminCommand {
     /// List, set and remove the members of an app.
     #[command(subcommand)]
     Members(members::MembersCommand),
+    /// List the permits of a key that are held, and release one.
+    #[command(subcommand)]
+    Permits(permits::PermitsCommand),
     /// List, create and revoke the tokens of an app.
     #[command(subcommand)]
     Tokens(tokens::TokensCommand),
@@ -70,6 +74,7 @@ pub(crate) fn run(command: &AdminCommand) -> Result<ExitCode> {
             AdminCommand::Whoami(args) => login::whoami(args).await,
             AdminCommand::Apps(command) => apps::run(command).await,
             AdminCommand::Members(command) => members::run(command).await,
+            AdminCommand::Permits(command) => permits::run(command).await,
             AdminCommand::Tokens(command) => tokens::run(command).await,
             AdminCommand::Accounts(command) => accounts::run(command).await,
         }

@@ -59,7 +59,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::admin::{accounts, apps, members, tokens};
+    use crate::admin::{accounts, apps, members, permits, tokens};
 
     /// Items of the schemas that the admin API describes, with a value in every field.
     fn full_item(name: &str) -> Value {
@@ -88,6 +88,7 @@ mod tests {
         let rows = [
             ("Account", accounts::row(&full_item("Account")).to_vec()),
             ("App", apps::row(&full_item("App")).to_vec()),
+            ("HeldPermit", permits::row(&full_item("HeldPermit")).to_vec()),
             ("Member", members::row(&full_item("Member")).to_vec()),
             ("Token", tokens::row(&full_item("Token")).to_vec()),
         ];

@@ -151,6 +151,20 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "permits list",
+        &[
+            "sluicegate permits list builds alice --app shop",
+            "sluicegate permits list builds alice --app shop --json",
+        ],
+    ),
+    (
+        "permits release",
+        &[
+            "sluicegate permits release builds alice --app shop --id build-7 --reason 'runner is gone'",
+            "sluicegate permits release builds alice --app shop --permit 6c62272e07bb014262b821756295c58d --yes",
+        ],
+    ),
+    (
         "tokens list",
         &["sluicegate tokens list --app shop", "sluicegate tokens list --app shop --json"],
     ),

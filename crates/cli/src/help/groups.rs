@@ -12,7 +12,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &["check", "peek", "explain", "refund", "settle", "acquire", "renew", "release", "reset"],
     ),
     ("Policies", &["policies", "replay", "import"]),
-    ("Catalog", &["login", "logout", "whoami", "apps", "members", "tokens", "accounts", "audit"]),
+    (
+        "Catalog",
+        &["login", "logout", "whoami", "apps", "members", "permits", "tokens", "accounts", "audit"],
+    ),
     ("Operate", &["health", "status", "top", "events", "bench", "redis-acl"]),
     ("Shell", &["completions", "man"]),
 ];
