@@ -174,6 +174,41 @@ test('a key gets more for a while, and the policy shows until when', async ({ pa
   await expect(own).toContainText(/50 in any 10 min expires in 1[45] min/);
 });
 
+test('a permit that is held is released, and its row is gone', async ({ page, context }) => {
+  const document = { name: 'keys.slots', rules: [{ concurrency: { limit: 3, ttl: '1h' } }] };
+  await world.ada.ask('POST', '/apps/demo/policies', { document, state: 'active' });
+  const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+  const acquire = async (id: string, cost: number) => {
+    const body = JSON.stringify({ policy: 'keys.slots', key: 'gina', id, cost });
+    return (await fetch(`${world.http}/v1/acquire`, { method: 'POST', headers, body })).status;
+  };
+  await expect.poll(() => acquire('job-1', 1)).toBe(200);
+  expect(await acquire('job-2', 2)).toBe(200);
+  await look(page, 'keys.slots', 'gina');
+  const held = page.getByRole('region', { name: 'Held permits' });
+  const rows = held.getByRole('row');
+  await expect(rows).toHaveCount(3);
+  const first = rows.nth(1);
+  await expect(first.getByRole('cell').first()).toHaveText('1');
+  await expect(first).toContainText(/59:\d\d|60 min|1 h/);
+  await first.getByRole('button', { name: 'Release…' }).click();
+  await expect(dialog(page)).toContainText('goes on working without it');
+  await dialog(page).getByLabel('Why').fill('stuck');
+  await dialog(page).getByRole('button', { name: 'Release', exact: true }).click();
+  await expect(rows).toHaveCount(2);
+  await expect(sentence(page)).toContainText('has 1 of 3 left');
+  expect(await lastEntry('key.release')).toMatchObject({ target: 'keys.slots', reason: 'stuck', actor: 'account:bea' });
+  await expect(page.getByRole('region', { name: 'What was done for this key' })).toContainText('released a permit');
+  await look(page, 'keys.slots', 'nobody');
+  await expect(held).toContainText('No permit of this key is held.');
+  await look(page, 'login', 'nobody');
+  await expect(held).toHaveCount(0);
+  await context.clearCookies();
+  await enter(context, world, 'vic');
+  await look(page, 'keys.slots', 'gina');
+  await expect(held.getByRole('button', { name: 'Release…' })).toHaveAttribute('aria-disabled', 'true');
+});
+
 test('a refusal that is pasted into the palette becomes a sentence', async ({ page }) => {
   await page.goto(`${world.url}/apps`);
   await expect(page.getByRole('heading', { name: 'Apps' })).toBeVisible();

@@ -9,6 +9,7 @@ import { carried } from './carry.ts';
 import { describeDifference, differences } from './diff.ts';
 import { arranged } from './document.ts';
 import { appended, edited, moved, withAlgorithm, withRule, without } from './edit.ts';
+import { holdsPermits, shortId, unlisted } from './held.ts';
 import { type Json, type JsonObject, get, same } from './json.ts';
 import { LEASES, LEASES_STARTS, leasesOf, neverLeased, tooSmall } from './leases.ts';
 import { merge } from './merge.ts';
@@ -616,5 +617,31 @@ describe('what-if', () => {
     const matching = { ...(document as object), match: { path: { prefix: '/' } } } as Json;
     const line = { policies: { name: 'site', document: matching }, key: ['path'] };
     expect(firstLine({ name: 'site', draft: matching, attribute: 'path' })).toEqual(line);
+  });
+});
+
+describe('held permits', () => {
+  const rule = {
+    rule: 'slots',
+    decides: true,
+    allowed: true,
+    limit: 5,
+    remaining: 1,
+    reset_after_us: 0,
+    retry_after_us: null,
+  };
+
+  test('are listed for a policy with a rule that hands them out, while the store answers', () => {
+    expect(holdsPermits({ rules: [{ ...rule, algorithm: 'concurrency' }] })).toBe(true);
+    expect(holdsPermits({ rules: [{ ...rule, algorithm: 'token_bucket' }] })).toBe(false);
+    expect(holdsPermits({ rules: null })).toBe(false);
+    expect(holdsPermits({})).toBe(false);
+  });
+
+  test('show the beginning of their ids, and how many are not listed', () => {
+    expect(shortId('6c62272e07bb014262b821756295c58d')).toBe('6c62272e…');
+    const item = { permit: '6c62272e07bb014262b821756295c58d', cost: 2, lapses_after_us: 1 };
+    expect(unlisted({ items: [item], total: 101 })).toBe(100);
+    expect(unlisted({ items: [item], total: 1 })).toBe(0);
   });
 });
