@@ -62,7 +62,12 @@ impl DocumentError {
 impl DocumentErrors {
     /// The only error, of the document as a whole.
     pub(crate) fn whole(problem: Finding) -> Self {
-        Self { errors: alloc::vec![DocumentError::new("", "", problem)], omitted: 0 }
+        Self::of(DocumentError::new("", "", problem))
+    }
+
+    /// The only error.
+    pub(crate) fn of(error: DocumentError) -> Self {
+        Self { errors: alloc::vec![error], omitted: 0 }
     }
 
     /// The errors, at least one and at most [`ERRORS_MAX`].

@@ -47,6 +47,12 @@ impl DocumentNode {
         Self::read_in(text, Dialect::Document)
     }
 
+    /// Reads JSON, whose text is at most as long as a document.
+    pub(crate) fn read_json(text: &str) -> Result<Self, String> {
+        let raw = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Json { text, nodes: 0 }.node(raw, 1)
+    }
+
     /// Reads YAML as gopkg.in/yaml.v2 does where text is expected: words such as `True` are text, as written, and merge
     /// keys (`<<`) are merged.
     pub(crate) fn read_yaml_v2(text: &str) -> Result<Self, String> {

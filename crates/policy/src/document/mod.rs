@@ -21,12 +21,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
+use sluicegate_kernel::Carry;
+
 use crate::error::{At, DocumentError, DocumentErrors};
 use crate::finding;
 use crate::finding::Finding;
 use crate::limits::POLICIES_MAX;
 use crate::node::DocumentNode;
-use crate::policy::Policy;
+use crate::policy::{Policy, Rules};
 use crate::quoted::quoted;
 use fields::{Fields, list};
 
@@ -152,6 +154,19 @@ impl Policy {
     /// [`DocumentErrors`]: all other problems.
     pub fn parse_kept(text: &str) -> Result<Self, DocumentErrors> {
         read(text, policy::kept)
+    }
+}
+
+impl Rules {
+    /// Reads a list of rules in JSON, the value of `rules` in a policy. The text is bounded by its caller.
+    ///
+    /// # Errors
+    /// [`DocumentErrors`]: all problems. Their paths begin with `rules`.
+    pub fn parse(json: &str) -> Result<Self, DocumentErrors> {
+        let of_rules =
+            |problem: Finding| DocumentErrors::of(DocumentError::new("rules", "/rules", problem));
+        let node = DocumentNode::read_json(json).map_err(|problem| of_rules(syntax(&problem)))?;
+        checked(&node, |node, at| rule::rules(node, &at.field("rules"), Carry::default()))
     }
 }
 

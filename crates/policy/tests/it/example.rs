@@ -265,3 +265,19 @@ fn ten_thousand_policies_are_found_by_name() {
     let error = policies.with(one_more).unwrap_err();
     assert_eq!(error.to_string(), "policies: expected at most 10000 policies");
 }
+
+#[test]
+fn rules_on_their_own_are_read_as_those_of_a_policy() {
+    let rules = Rules::parse(r#"[{"token_bucket":{"rate":"5/s","burst":10}}]"#).unwrap();
+    assert_eq!(names(&rules), ["token_bucket"]);
+    assert_eq!(rules.set().rules()[0].rule, bucket(5, 10));
+    for (text, expected) in [
+        ("[]", "rules: expected 1 to 8 rules, found 0"),
+        // It is JSON alone.
+        ("- token_bucket: { rate: 1/s }", "rules: invalid number at line 1 column 2"),
+        (r#"[{"token_bucket":{"rate":"x"}}]"#, "rules[0].token_bucket.rate: invalid rate `x`"),
+    ] {
+        let errors = Rules::parse(text).unwrap_err().to_string();
+        assert!(errors.starts_with(expected), "{errors}");
+    }
+}
