@@ -288,7 +288,11 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// Returns whether `request` may have to be delayed, whatever the store answers.
     #[inline]
     fn may_be_held(&self, request: &Request<'_>, budget: &ResolvedBudget<'_>) -> bool {
-        let Some(policy) = budget.policy else { return false };
+        let Some(policy) = budget.policy else {
+            // Limits that callers bring along have no overflow, but may have a queue for permits.
+            let is_waiting = matches!(request.patience, Patience::Permit(_));
+            return is_waiting && matches!(request.verb, Verb::Acquire { .. });
+        };
         match (request.patience, &request.verb, policy.overflow()) {
             (Patience::None, ..) => false,
             (Patience::Policy, Verb::Check { .. }, overflow) => {
