@@ -14,6 +14,9 @@
 //! CL.THROTTLE key max_burst count period [quantity]        redis-cell's
 //! ```
 //!
+//! Each `SG.*` takes the option `RULES json` as well: a list of rules as in a policy. The first word is then the name of the
+//! caller's limits, whose budgets are those of no policy.
+//!
 //! An empty key is the budget that all requests share. Each `SG.*` is answered with an array, the same
 //! in RESP2 and RESP3, whose first five places are those of `CL.THROTTLE`, in milliseconds rounded up:
 //!

@@ -23,9 +23,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use tokio_util::sync::CancellationToken;
 
 use super::codec::{
-    AuthContext, COMMAND_BYTES_MAX, ClientNetwork, Command, CommandWords, ConnectionRuleCache,
-    DecisionRequest, Guesses, NextStep, Password, ProtocolError, Replies, Session,
-    ThrottleRuleCache, read,
+    AuthContext, COMMAND_BYTES_MAX, CallerRuleCache, ClientNetwork, Command, CommandWords,
+    ConnectionRuleCache, DecisionRequest, Guesses, NextStep, Password, ProtocolError, Replies,
+    Session, ThrottleRuleCache, read,
 };
 use crate::authenticator::{Caller, ListenerAuth};
 use crate::engine::{EngineObserver, ServerEngine};
@@ -84,6 +84,7 @@ struct RespServer<S> {
     password: Option<Password>,
     guesses: Guesses,
     limits: Arc<ThrottleRuleCache>,
+    rules: CallerRuleCache,
     connections: AtomicU64,
     foreign: ForeignClients,
 }
@@ -242,7 +243,11 @@ impl<S: Store + 'static> RespSession<'_, S> {
             self.replies.refusal(&listener_auth.count_refused(refused).into());
             return Ok(rest);
         }
-        let (others, rest) = questions(rest, &caller);
+        if let Err(refused) = first.read_rules(&shared.rules) {
+            self.replies.refusal(&refused);
+            return Ok(rest);
+        }
+        let (others, rest) = questions(rest, &caller, &shared.rules);
         if !others.is_empty() {
             let all = iter::once(&first).chain(&others);
             turn.prefetch(all.map(|question| &question.request));
@@ -257,9 +262,9 @@ impl<S: Store + 'static> RespSession<'_, S> {
                     continue;
                 }
             }
-            let decided = match question.limit {
+            let decided = match question.sent_rules(&mut self.limits) {
                 None => turn.try_decide(&question.request),
-                Some(limit) => turn.try_decide(&question.request.by(self.limits.rules(limit))),
+                Some(rules) => turn.try_decide(&question.under(rules)),
             };
             match decided {
                 Some(decided) => question.reply(&decided, &mut self.replies),
@@ -298,13 +303,11 @@ impl<S: Store + 'static> RespSession<'_, S> {
             let count = others.as_slice().iter().position(stays).unwrap_or(others.len());
             together.extend(others.take(count));
         }
-        let rules = together
-            .iter()
-            .map(|question| question.limit.map(|limit| self.limits.rules(limit).clone()));
+        let rules = together.iter().map(|question| question.sent_rules(&mut self.limits).cloned());
         let rules: Vec<_> = rules.collect();
         let requests = together.iter().zip(&rules).map(|(question, rules)| match rules {
             None => question.request.clone(),
-            Some(rules) => question.request.by(rules),
+            Some(rules) => question.under(rules),
         });
         let requests: Vec<_> = requests.collect();
         // A permit that comes meanwhile would be held by nobody.
@@ -370,10 +373,11 @@ impl<S: Store + 'static> RespSession<'_, S> {
 }
 
 /// The requests at the beginning of `input` that are answered together with the one before it, and
-/// the remainder; `caller` may send all of them.
+/// the remainder; `caller` may send all of them, and their rules are in `known`.
 fn questions<'q, 'i: 'q>(
     input: &'i [u8],
     caller: &'q Caller,
+    known: &CallerRuleCache,
 ) -> (Vec<DecisionRequest<'q>>, &'i [u8]) {
     let room = if input.is_empty() { 0 } else { DECIDED_TOGETHER_MAX };
     let (mut questions, mut rest, mut words) =
@@ -381,7 +385,7 @@ fn questions<'q, 'i: 'q>(
     while questions.len() < DECIDED_TOGETHER_MAX - 1 {
         let Ok(Some(length)) = read(rest, &mut words) else { break };
         let Ok(Command::Decide(mut question)) = Command::decode(&words) else { break };
-        if question.asked_by(caller).is_err() {
+        if question.asked_by(caller).is_err() || question.read_rules(known).is_err() {
             break;
         }
         questions.push(question);
@@ -403,6 +407,7 @@ impl<S> RespServer<S> {
             password,
             guesses,
             limits,
+            rules: CallerRuleCache::default(),
             connections: AtomicU64::new(1),
             foreign: ForeignClients::default(),
         }

@@ -1,32 +1,75 @@
 //! Requests for decisions, and the replies to them.
 
 use sluicegate::{Admission, DecideError, Disposition, Micros, Mode, Request, Verb};
-use sluicegate_policy::Fallback;
+use sluicegate_policy::{Fallback, Rules};
 use sluicegate_text::terminal;
 
+use super::caller_rules::{CallerLimits, CallerRuleCache};
 use super::error_reply::ErrorReply;
 use super::reply::Replies;
-use super::throttle_limit::{self, ThrottleLimit};
+use super::throttle_limit::{self, ConnectionRuleCache, ThrottleLimit};
 use crate::authenticator::{Caller, CallerError};
 use crate::verbs::VerbName;
 
-/// A request for a decision: by a policy, or by a limit that the caller sends.
+/// A request for a decision: by a policy, or by limits that the caller sends.
 #[derive(Debug)]
 pub(crate) struct DecisionRequest<'a> {
-    /// The request.
+    /// The request; under limits that the caller sends, see [`under`](Self::under).
     pub(crate) request: Request<'a>,
+    /// The limits that the caller sends.
+    pub(super) sent: SentLimits<'a>,
+}
+
+/// The limits that a caller sends.
+#[derive(Debug)]
+pub(super) enum SentLimits<'a> {
+    /// None: the request names a policy.
+    None,
     /// The limit of `CL.THROTTLE`.
-    pub(crate) limit: Option<ThrottleLimit>,
+    Throttle(ThrottleLimit),
+    /// The limits of the option `RULES`. In a box, so that other requests are as short as before.
+    Rules(Box<CallerLimits<'a>>),
 }
 
 impl<'a> DecisionRequest<'a> {
     /// Makes this a request of `caller`, if it is permitted.
     #[inline]
     pub(crate) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), CallerError> {
-        match self.limit {
+        match self.sent {
             // Also if it only peeks.
-            Some(_) => caller.ask_for(VerbName::Check, &mut self.request),
-            None => caller.ask(&mut self.request),
+            SentLimits::Throttle(_) => caller.ask_for(VerbName::Check, &mut self.request),
+            SentLimits::None | SentLimits::Rules(_) => caller.ask(&mut self.request),
+        }
+    }
+
+    /// Reads the rules that the caller sends, if there are any and `known` has not read them.
+    #[inline]
+    pub(crate) fn read_rules(&mut self, known: &CallerRuleCache) -> Result<(), ErrorReply> {
+        match &mut self.sent {
+            SentLimits::None | SentLimits::Throttle(_) => Ok(()),
+            SentLimits::Rules(limits) => limits.read(known),
+        }
+    }
+
+    /// The rules that the caller sends; `None`: those of a policy apply.
+    #[inline]
+    pub(crate) fn sent_rules<'r>(
+        &'r self,
+        known: &'r mut ConnectionRuleCache,
+    ) -> Option<&'r Rules> {
+        match &self.sent {
+            SentLimits::None => None,
+            SentLimits::Throttle(limit) => Some(known.rules(*limit)),
+            SentLimits::Rules(limits) => Some(limits.rules()),
+        }
+    }
+
+    /// The request under `rules`, those that the caller sends.
+    #[inline]
+    pub(crate) fn under<'r>(&'r self, rules: &'r Rules) -> Request<'r> {
+        match &self.sent {
+            SentLimits::None | SentLimits::Throttle(_) => self.request.by(rules),
+            SentLimits::Rules(limits) => limits.put_on(&self.request, rules),
         }
     }
 
@@ -50,16 +93,16 @@ impl<'a> DecisionRequest<'a> {
     /// Writes the reply to a decision, or to an error.
     #[inline]
     pub(crate) fn reply(&self, passed: &Result<Admission, DecideError>, replies: &mut Replies) {
-        match (passed, self.limit) {
-            (Ok(admission), Some(limit)) => {
+        match (passed, &self.sent) {
+            (Ok(admission), SentLimits::Throttle(limit)) => {
                 throttle_limit::reply(
-                    limit,
+                    *limit,
                     &self.request.verb,
                     &admission.answer.decision,
                     replies,
                 );
             }
-            (Ok(admission), None) => reply(admission, replies),
+            (Ok(admission), _) => reply(admission, replies),
             (Err(DecideError::UnknownPolicy(_) | DecideError::Unconfigured { .. }), _) => {
                 unconfigured(replies);
             }

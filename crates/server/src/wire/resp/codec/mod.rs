@@ -5,6 +5,7 @@
 //!                                   └─▶ session: about the connection itself ─▶ reply
 //! ```
 
+mod caller_rules;
 mod command;
 mod decision_request;
 mod error_reply;
@@ -20,6 +21,7 @@ mod tests;
 mod throttle;
 mod throttle_limit;
 
+pub(super) use caller_rules::CallerRuleCache;
 pub(super) use command::Command;
 pub(super) use decision_request::DecisionRequest;
 pub(super) use frame::{COMMAND_BYTES_MAX, CommandWords, ProtocolError, read};

@@ -1,10 +1,11 @@
-//! `SG.*`: decisions by the policies in force.
+//! `SG.*`: decisions by the policies in force, or by rules that the caller sends along.
 
 use sluicegate::{Cost, Micros, Patience, PermitId, Request, Verb};
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX, SPAN_MAX_US};
 use sluicegate_kernel::param::within;
 
-use super::decision_request::DecisionRequest;
+use super::caller_rules::CallerLimits;
+use super::decision_request::{DecisionRequest, SentLimits};
 use super::error_reply::{ErrorReply, shown};
 use super::table;
 
@@ -26,6 +27,7 @@ struct CommandOptions<'a> {
     cost: Option<&'a [u8]>,
     app: Option<&'a [u8]>,
     max_wait: Option<&'a [u8]>,
+    rules: Option<&'a [u8]>,
 }
 
 impl PolicyCommand {
@@ -37,8 +39,14 @@ impl PolicyCommand {
             (true, [policy, key, id, options @ ..]) => (policy, key, Some(*id), options),
             _ => return Err(ErrorReply::bad_request(format_args!("usage: {}", self.usage()))),
         };
-        let policy = text("policy", policy)?;
         let options = self.options(options)?;
+        let (policy, sent) = match options.rules {
+            None => (text("policy", policy)?, SentLimits::None),
+            Some(rules) => {
+                let limits = CallerLimits::new(policy, rules)?;
+                (text("name", policy)?, SentLimits::Rules(Box::new(limits)))
+            }
+        };
         let app = options.app.map(app).transpose()?;
         let verb = self.verb(id, &options)?;
         let patience = match (self, options.max_wait) {
@@ -47,7 +55,7 @@ impl PolicyCommand {
         };
         let key = Some(*key).filter(|key| !key.is_empty());
         let request = Request::new(policy, key, verb).with_patience(patience);
-        Ok(DecisionRequest { request: Request { app, ..request }, limit: None })
+        Ok(DecisionRequest { request: Request { app, ..request }, sent })
     }
 
     fn verb(self, id: Option<&[u8]>, options: &CommandOptions<'_>) -> Result<Verb, ErrorReply> {
@@ -73,6 +81,8 @@ impl PolicyCommand {
             let name = pair[0];
             let place = if name.eq_ignore_ascii_case(b"APP") {
                 &mut options.app
+            } else if name.eq_ignore_ascii_case(b"RULES") {
+                &mut options.rules
             } else if self.has_cost() && name.eq_ignore_ascii_case(b"COST") {
                 &mut options.cost
             } else if self.has_wait() && name.eq_ignore_ascii_case(b"MAXWAIT") {
@@ -111,7 +121,7 @@ impl PolicyCommand {
         matches!(self, Self::Check | Self::Peek | Self::Refund | Self::Acquire)
     }
 
-    /// The name and the words behind it, such as `SG.RESET policy key [APP app]`.
+    /// The name and the words behind it, such as `SG.RESET policy key [APP app] [RULES json]`.
     fn usage(self) -> String {
         let name = match self {
             Self::Check => "sg.check",
@@ -251,13 +261,19 @@ mod tests {
             ),
             (Check, "p k COST", "COST: missing value".to_owned()),
             (Check, "p k APP a APP b", "APP: is given twice".to_owned()),
-            (Check, "p", "usage: SG.CHECK policy key [COST n] [APP app] [MAXWAIT ms]".to_owned()),
+            (
+                Check,
+                "p",
+                "usage: SG.CHECK policy key [COST n] [APP app] [MAXWAIT ms] [RULES json]"
+                    .to_owned(),
+            ),
             (
                 Reset,
                 "p k COST 1",
-                "unknown option `COST`, usage: SG.RESET policy key [APP app]".to_owned(),
+                "unknown option `COST`, usage: SG.RESET policy key [APP app] [RULES json]"
+                    .to_owned(),
             ),
-            (Release, "p k", "usage: SG.RELEASE policy key id [APP app]".to_owned()),
+            (Release, "p k", "usage: SG.RELEASE policy key id [APP app] [RULES json]".to_owned()),
             (Release, "p k ", "id: `0` bytes are outside 1..=1024".to_owned()),
         ] {
             assert_eq!(problem(operation, line), format!("NOTCHARGED {expected}"), "{line}");

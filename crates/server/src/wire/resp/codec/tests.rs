@@ -16,6 +16,8 @@ use crate::authenticator::tests::{END, Stage, open_listener};
 use crate::config::TokensRequired;
 use crate::protocol::Wire;
 
+mod caller_rules;
+
 const POLICIES: &str = "
 policies:
   - { name: login, rules: [ { name: tries, sliding_log: { limit: 2, window: 10s } } ] }
@@ -42,6 +44,7 @@ struct Connection {
     now: Micros,
     session: Session,
     limits: ConnectionRuleCache,
+    rules: CallerRuleCache,
     replies: Replies,
     next: NextStep,
 }
@@ -72,6 +75,7 @@ impl Connection {
             password,
             listener_auth,
             limits: ConnectionRuleCache::new(Arc::default()),
+            rules: CallerRuleCache::default(),
             replies: Replies::default(),
             next: NextStep::GoOn,
         }
@@ -108,10 +112,13 @@ impl Connection {
         if let Err(refused) = question.asked_by(&caller) {
             return self.replies.refusal(&refused.into());
         }
-        let (turn, request) = (self.engine.turn_at(self.now), &question.request);
-        let passed = match question.limit {
-            None => turn.try_decide(request),
-            Some(limit) => turn.try_decide(&request.by(self.limits.rules(limit))),
+        if let Err(refused) = question.read_rules(&self.rules) {
+            return self.replies.refusal(&refused);
+        }
+        let turn = self.engine.turn_at(self.now);
+        let passed = match question.sent_rules(&mut self.limits) {
+            None => turn.try_decide(&question.request),
+            Some(rules) => turn.try_decide(&question.under(rules)),
         };
         question.reply(&passed.expect("memory waits for nobody"), &mut self.replies);
     }
@@ -368,10 +375,11 @@ fn the_documentation_of_a_command_has_its_arguments() {
     let docs = connection.line("COMMAND DOCS SG.RENEW");
     let word = |name: &str| format!("*4 $4 name ${} {name} $4 type $6 string", name.len());
     let app = "*8 $4 name $3 app $4 type $6 string $5 token $3 APP $5 flags *1 +optional";
+    let rules = "*8 $4 name $4 json $4 type $6 string $5 token $5 RULES $5 flags *1 +optional";
     let summary = "Holds a permit for another `ttl`.";
     let expected = format!(
         "*2 $8 sg.renew *8 $7 summary ${} {summary} $5 since $5 7.2.0 $5 group $10 sluicegate \
-         $9 arguments *4 {} {} {} {app}",
+         $9 arguments *5 {} {} {} {app} {rules}",
         summary.len(),
         word("policy"),
         word("key"),
@@ -559,6 +567,9 @@ fn a_request_is_that_of_the_app_of_its_token() {
     }
 }
 
+const CHECK_BY_RULES: &str = "SG.CHECK mine a RULES \
+    [{\"name\":\"tries\",\"sliding_log\":{\"limit\":2,\"window\":\"10s\"}}]";
+
 #[test]
 fn a_token_does_what_it_is_for_and_nothing_else() {
     let passed = "*8 :1 :2 :1 :0 :10000 :0 $5 tries $5 store";
@@ -583,6 +594,14 @@ fn a_token_does_what_it_is_for_and_nothing_else() {
         ("PING", "+PONG"),
         ("SG.CHECK login a", no_check),
         ("SG.RESET login a", no_refund),
+        // Rules that come along need the scope of their verb, which is checked before they are read.
+        ("SG.CHECK mine a RULES {", no_check),
+        ("SG.RESET mine a RULES {", no_refund),
+        ("AUTH checks", "+OK"),
+        (CHECK_BY_RULES, passed),
+        ("SG.PEEK login a", "*8 :1 :2 :2 :0 :0 :0 $5 tries $5 store"),
+        ("SG.REFUND mine a RULES {", no_refund),
+        ("SG.RESET mine a RULES {", no_refund),
     ] {
         assert_eq!(connection.line(line), expected, "{line}");
     }
@@ -698,6 +717,9 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
             "shop",
             "COST",
             "MAXWAIT",
+            "RULES",
+            "[{\"concurrency\":{\"limit\":1,\"ttl\":\"1s\"}}]",
+            "[{\"leaky_bucket\":{\"rate\":\"1/s\"}}]",
             "0",
             "1",
             "2",

@@ -15,7 +15,7 @@
 use sluicegate::{Cost, Micros, Request, Verb};
 use sluicegate_kernel::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX};
 
-use super::decision_request::DecisionRequest;
+use super::decision_request::{DecisionRequest, SentLimits};
 use super::error_reply::{ErrorReply, shown};
 use super::throttle_limit::ThrottleLimit;
 
@@ -50,7 +50,8 @@ pub(super) fn decode<'a>(words: &[&'a [u8]]) -> Result<DecisionRequest<'a>, Erro
         permits => Verb::Check { cost: Cost::new(permits)? },
     };
     let key = Some(key).filter(|key| !key.is_empty());
-    Ok(DecisionRequest { request: Request::new(NAME, key, verb), limit: Some(limit) })
+    let sent = SentLimits::Throttle(limit);
+    Ok(DecisionRequest { request: Request::new(NAME, key, verb), sent })
 }
 
 /// A whole number as redis-cell reads it.
@@ -116,9 +117,8 @@ mod tests {
             let mut replies = Replies::default();
             match decode(&words) {
                 Ok(question) => {
-                    let rules = self.limits.rules(question.limit.expect("it says a limit"));
-                    let decided =
-                        self.engine.turn_at(now).decide(&question.request.by(rules)).await;
+                    let rules = question.sent_rules(&mut self.limits).expect("it says a limit");
+                    let decided = self.engine.turn_at(now).decide(&question.under(rules)).await;
                     question.reply(&decided, &mut replies);
                 }
                 Err(refusal) => replies.refusal(&refusal),

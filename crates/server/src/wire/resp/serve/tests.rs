@@ -345,6 +345,48 @@ async fn what_gives_permits_back_is_decided_in_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rules_in_a_pipeline_are_decided_with_the_others_and_their_errors_keep_their_place() {
+    let mut server = connect_to(Late::new(), 1 << 20);
+    let by = |rules: &str| command(&["SG.CHECK", "p", "k", "RULES", rules]);
+    let log = by(r#"[{"name":"r","sliding_log":{"limit":200,"window":"1h"}}]"#);
+    let policy = "SG.CHECK p k\r\n";
+    server.write([&*log, policy, &log, &by("[]"), policy, &log].concat()).await;
+    let error = "-NOTCHARGED rules: expected 1 to 8 rules, found 0\r\n";
+    let replies = [199, 199, 198].map(passed).concat();
+    server.expect(replies + error + &passed(198) + &passed(197)).await;
+    assert_eq!(server.engine.core().store().waiting_most.load(Ordering::Relaxed), 3);
+}
+
+/// The words of a command, each of any bytes.
+fn command(words: &[&str]) -> String {
+    let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    let words: Vec<_> = words.collect();
+    format!("*{}\r\n{}", words.len(), words.concat())
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_with_a_queue_let_a_request_wait_for_a_permit_and_others_do_not() {
+    let slots = |queue: u8| {
+        format!(r#"[{{"name":"r","concurrency":{{"limit":1,"ttl":"1h","queue":{queue}}}}}]"#)
+    };
+    let acquire = |id: &str, queue: u8| {
+        command(&["SG.ACQUIRE", "n", "k", id, "MAXWAIT", "60000", "RULES", &slots(queue)])
+    };
+    let passed = "*8\r\n:1\r\n:1\r\n:0\r\n:0\r\n:3600000\r\n:0\r\n$1\r\nr\r\n$5\r\nstore\r\n";
+    let mut server = connect();
+    server.write(command(&["SG.ACQUIRE", "n", "k", "a", "RULES", &slots(1)])).await;
+    server.expect(passed).await;
+    server.write(acquire("b", 0)).await;
+    let problem = "not every `concurrency` rule has a `queue`, so no request can wait for a permit";
+    let refused = "-NOTCHARGED op: `acquire` is not supported by this policy: ";
+    server.expect(format!("{refused}{problem}\r\n")).await;
+    let begun = Instant::now();
+    server.write(acquire("b", 1)).await;
+    server.until("store\r\n").await;
+    assert_eq!(begun.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_quits_is_answered_and_let_go() {
     let mut server = connect();
     server.write("PING\r\nQUIT\r\nPING\r\n").await;
