@@ -267,8 +267,10 @@ WALKS = {
     "docs/exactness.md": Walk(not_run={"cargo build": MEASURED}),
     "docs/faq.md": Walk(before={"$ sluicegate check login": SERVE + "; sluicegate check login alice"}),
     "docs/gateways.md": Walk(not_run={
+        "access_by_lua_block {\n    local limit_req": TESTED + "gateways::resty",
         "access_by_lua_block": TESTED + "gateways::lua",
         "log_by_lua_block": TESTED + "gateways::connections",
+        "init_by_lua_block": TESTED + "gateways::resty",
         "frontend site": TESTED + "gateways::haproxy",
     }),
     "docs/gitops.md": Walk(before={"$ sluicegate policies export": GITOPS}),

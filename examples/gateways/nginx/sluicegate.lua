@@ -28,6 +28,10 @@
 -- it runs in each location to which nginx redirects a request. If the rule has a `queue`, a request waits for a
 -- permit up to `max_wait_ms`, beside `timeout_ms`. A permit is renewed while its request runs, for an hour at
 -- most; that of a worker that dies comes back after the rule's `ttl`.
+--
+-- `rules` are limits of your own in place of a policy's: a list of rules in JSON, such as
+-- `[{"leaky_bucket":{"rate":"2/s","burst":3}}]`. Then `policy` is the name of these limits. resty/sluicegate.lua
+-- has the interface of lua-resty-limit-traffic over it.
 
 local _M = {}
 
@@ -108,6 +112,7 @@ local function connect(options, wait_ms)
     return socket
 end
 
+-- Sends one command. Returns the reply, or nil and the error.
 local function ask(options, words, wait_ms)
     local socket, err = connect(options, wait_ms)
     if not socket then
@@ -125,6 +130,7 @@ local function ask(options, words, wait_ms)
     socket:setkeepalive(IDLE_MS, POOL_SIZE)
     return reply
 end
+_M.ask = ask
 
 -- The client's address as a key. An IPv6 address becomes its network of 64 bits, as a client can use any
 -- address in it; an IPv4-mapped one becomes the IPv4 address.
@@ -201,13 +207,19 @@ local function obey(options, reply, err)
     end
 end
 
-local function with_app(options, words)
+-- Adds the options that all commands take.
+local function with_options(options, words)
     if options.app then
         words[#words + 1] = "APP"
         words[#words + 1] = options.app
     end
+    if options.rules then
+        words[#words + 1] = "RULES"
+        words[#words + 1] = options.rules
+    end
     return words
 end
+_M.with_options = with_options
 
 function _M.limit(options)
     local charge = "\n" .. options.policy .. "\t" .. tostring(options.key) .. "\n"
@@ -215,7 +227,7 @@ function _M.limit(options)
         return said_before()
     end
     mark()
-    local reply, err = ask(options, with_app(options, { "SG.CHECK", options.policy, options.key }))
+    local reply, err = ask(options, with_options(options, { "SG.CHECK", options.policy, options.key }))
     if reply then
         remember(charge)
     end
@@ -236,7 +248,7 @@ local function send_together(verb, permits)
         local of = permit.options
         if #batch < AT_ONCE_MAX and of.host == first.host and of.port == first.port and of.password == first.password then
             batch[#batch + 1] = permit
-            commands[#batch] = encode(with_app(of, { verb, of.policy, of.key, permit.id }))
+            commands[#batch] = encode(with_options(of, { verb, of.policy, of.key, permit.id }))
         else
             others[#others + 1] = permit
         end
@@ -313,24 +325,21 @@ local function permit_of(options)
     end
 end
 
--- Takes a permit in the access phase, for `release` to give back. It does with a request over the limit what
--- `limit` does, and returns the same.
-function _M.acquire(options)
-    if permit_of(options) then
-        return said_before()
-    end
-    local id = ngx.var.request_id
-    local words = with_app(options, { "SG.ACQUIRE", options.policy, options.key, id })
+-- Numbers a permit that is called `id`.
+local function new_permit(options, id)
+    last_number = last_number + 1
+    return { number = last_number, id = id, options = options, since_s = ngx.now() }
+end
+
+-- Asks for a permit, which is renewed until it is given back. Returns the reply, or nil and the error: without an
+-- answer, the permit may be held.
+local function hold(permit)
+    local options, number = permit.options, permit.number
+    local words = with_options(options, { "SG.ACQUIRE", options.policy, options.key, permit.id })
     if options.max_wait_ms then
         words[#words + 1] = "MAXWAIT"
         words[#words + 1] = options.max_wait_ms
     end
-    mark()
-    last_number = last_number + 1
-    local number, permit = last_number, { id = id, options = options, since_s = ngx.now() }
-    -- Before there is an answer: without one, the permit may be held. The assignment fails where the variable
-    -- is not declared.
-    ngx.var.sluicegate_permits = (ngx.var.sluicegate_permits or "") .. " " .. number
     held[number] = permit
     local reply, err = ask(options, words, options.max_wait_ms)
     if reply and (reply[1] ~= 1 or reply[9]) then
@@ -344,21 +353,61 @@ function _M.acquire(options)
     if not is_renewing then
         is_renewing = ngx.timer.at(0, renew_all) or false
     end
-    return obey(options, reply, err)
+    return reply, err
+end
+
+local function release_soon()
+    if #releases > 0 and not is_releasing then
+        is_releasing = ngx.timer.at(0, release_all) or false
+    end
+end
+
+-- Has a permit released soon, in any phase.
+local function give_back(permit)
+    held[permit.number] = nil
+    if #releases < RELEASES_MAX then
+        releases[#releases + 1] = permit
+    end
+    release_soon()
+end
+
+-- Releases a permit at once, where sockets work. Returns the reply, or nil and the error.
+local function give_back_now(permit)
+    local options = permit.options
+    held[permit.number] = nil
+    local reply, err = ask(options, with_options(options, { "SG.RELEASE", options.policy, options.key, permit.id }))
+    if not reply then
+        give_back(permit)
+    end
+    return reply, err
+end
+
+-- For permits of which the caller keeps account: see resty/sluicegate.lua.
+_M.new_permit, _M.hold, _M.give_back, _M.give_back_now = new_permit, hold, give_back, give_back_now
+
+-- Takes a permit in the access phase, for `release` to give back. It does with a request over the limit what
+-- `limit` does, and returns the same.
+function _M.acquire(options)
+    if permit_of(options) then
+        return said_before()
+    end
+    mark()
+    local permit = new_permit(options, ngx.var.request_id)
+    -- Before there is an answer: without one, the permit may be held. The assignment fails where the variable
+    -- is not declared.
+    ngx.var.sluicegate_permits = (ngx.var.sluicegate_permits or "") .. " " .. permit.number
+    return obey(options, hold(permit))
 end
 
 -- Gives back the permits of the request, in the log phase. The client does not wait for it.
 function _M.release()
     for number in (ngx.var.sluicegate_permits or ""):gmatch("%d+") do
         local permit = held[tonumber(number)]
-        held[tonumber(number)] = nil
-        if permit and #releases < RELEASES_MAX then
-            releases[#releases + 1] = permit
+        if permit then
+            give_back(permit)
         end
     end
-    if #releases > 0 and not is_releasing then
-        is_releasing = ngx.timer.at(0, release_all) or false
-    end
+    release_soon()
 end
 
 return _M

@@ -77,7 +77,7 @@ impl Gateway {
 }
 
 /// An application that answers when the test lets it.
-struct SlowApp {
+pub(super) struct SlowApp {
     address: SocketAddr,
     running: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
@@ -86,7 +86,7 @@ struct SlowApp {
 }
 
 impl SlowApp {
-    async fn start() -> Result<Self, Error> {
+    pub(super) async fn start() -> Result<Self, Error> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -103,8 +103,18 @@ impl SlowApp {
         Ok(Self { address, running, most, answers, serving })
     }
 
-    fn running(&self) -> usize {
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Number of requests that wait for an answer.
+    pub(super) fn running(&self) -> usize {
         self.running.load(Ordering::SeqCst)
+    }
+
+    /// Lets it answer so many requests.
+    pub(super) fn answer(&self, requests: usize) {
+        self.answers.add_permits(requests);
     }
 }
 

@@ -11,6 +11,7 @@ mod imported;
 mod nginx;
 mod overflow;
 mod page;
+mod resty;
 pub(crate) mod stage;
 
 use std::time::Duration;

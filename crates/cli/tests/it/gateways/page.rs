@@ -9,7 +9,7 @@ use super::stage::{Stage, changed, example, root};
 use super::{envoy, nginx};
 
 /// The block of `language` in the page that begins with `word`.
-fn block(language: &str, word: &str) -> String {
+pub(super) fn block(language: &str, word: &str) -> String {
     let page = fs::read_to_string(root().join("docs/gateways.md")).expect("the page exists");
     let open = format!("\n```{language}\n");
     let mut blocks = page.split(&open).skip(1).filter_map(|rest| rest.split("\n```").next());
