@@ -1,5 +1,6 @@
 //! The requests to a rule, and its answers.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 #[cfg(doc)]
@@ -151,6 +152,27 @@ pub struct Called {
     pub permit: PermitId,
     /// The process that waits.
     pub process: ProcessId,
+}
+
+/// The permits of a key that are held, and the number of requests that wait for one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldPermits {
+    /// A record for each, in the order in which they lapse: at most [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) of each
+    /// rule.
+    pub permits: Vec<ListedPermit>,
+    /// The requests that wait.
+    pub waiting: u64,
+}
+
+/// A permit that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedPermit {
+    /// Its id, by which it can be released.
+    pub permit: PermitId,
+    /// Its cost.
+    pub cost: u64,
+    /// The time after which it lapses unless it is renewed.
+    pub lapses_after: Micros,
 }
 
 pub(crate) fn fnv_1a(bytes: &[u8]) -> u128 {

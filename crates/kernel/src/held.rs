@@ -7,31 +7,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::algorithm::{Rule, State};
-use crate::decision::{Moment, PermitId};
-use crate::num::Micros;
+use crate::decision::{HeldPermits, ListedPermit, Moment, PermitId};
 use crate::ruleset::RuleSet;
 use crate::states::States;
-
-/// The permits of a key that are held, and the number of requests that wait for one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeldPermits {
-    /// A record for each, in the order in which they lapse: at most [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) of each
-    /// rule.
-    pub permits: Vec<ListedPermit>,
-    /// The requests that wait.
-    pub waiting: u64,
-}
-
-/// A permit that is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListedPermit {
-    /// Its id, by which it can be released.
-    pub permit: PermitId,
-    /// Its cost.
-    pub cost: u64,
-    /// The time after which it lapses unless it is renewed.
-    pub lapses_after: Micros,
-}
 
 impl RuleSet {
     /// Returns the permits that are held, of the key whose usage is `states`. It changes nothing.
@@ -69,7 +47,7 @@ mod tests {
     use crate::algorithm::Concurrency;
     use crate::decision::ProcessId;
     use crate::limits::TICKET_TTL_US;
-    use crate::num::Cost;
+    use crate::num::{Cost, Micros};
     use crate::ruleset::NamedRule;
     use crate::verb::Verb;
 

@@ -49,9 +49,9 @@ pub use algorithm::{
     SlidingWindow, SmoothBursty, SmoothWarmup, State, TokenBucket,
 };
 pub use decision::{
-    Ask, Called, Decision, Left, Moment, Outcome, PermitId, ProcessId, Retry, Status, Window,
+    Ask, Called, Decision, HeldPermits, Left, ListedPermit, Moment, Outcome, PermitId, ProcessId,
+    Retry, Status, Window,
 };
-pub use held::{HeldPermits, ListedPermit};
 pub use lease::{LeaseReply, Leased, LeasingSpan, NotLeasable};
 pub use num::{Cost, Micros, Rate};
 pub use param::{Params, Value};

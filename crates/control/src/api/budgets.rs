@@ -222,7 +222,7 @@ pub enum HeldError {
 /// The permits that are held, all of them, or the reason why there is no list.
 pub type HeldFuture<'a> = Pin<Box<dyn Future<Output = Result<HeldPermits, HeldError>> + Send + 'a>>;
 
-/// Whether a permit was held that was to be released, or the reason why it was not released.
+/// A release: `true` if the permit was held, or the reason why it was not released.
 pub type ReleaseFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, BudgetError>> + Send + 'a>>;
 
 /// Access to live budgets.

@@ -31,8 +31,9 @@ use alloc::vec::Vec;
 
 use super::waiters::{Ticket, Waiters};
 use super::{Algorithm, Leasing};
-use crate::decision::{Ask, Called, Moment, Outcome, PermitId, ProcessId, Retry, Status};
-use crate::held::ListedPermit;
+use crate::decision::{
+    Ask, Called, ListedPermit, Moment, Outcome, PermitId, ProcessId, Retry, Status,
+};
 use crate::limits::{CALLED_MAX, HOLDERS_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
