@@ -1,4 +1,4 @@
-//! `login`, `logout`, `whoami`, `apps`, `members`, `tokens`, `accounts`: the real program as client and server.
+//! `login`, `logout`, `whoami`, `apps`, `members`, `permits`, `tokens`, `accounts`: the real program as client and server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -153,6 +153,43 @@ fn the_secret_of_a_token_is_alone_on_standard_output_or_in_a_file_of_its_owner()
     assert_eq!(revoked, format!("revoked the token {id} of shop\n"));
     let table = stage.run("tokens list --app shop").ok();
     assert!(table.starts_with("ID  ") && table.lines().count() == 4, "{table}");
+}
+
+#[test]
+fn a_permit_that_is_held_is_listed_and_released_by_its_id_or_its_name() {
+    let stage = Stage::signed_in();
+    stage.run("apps create shop").ok();
+    let slots = "policies: [{ name: slots, rules: [{ concurrency: { limit: 5, ttl: 1h } }] }]";
+    fs::write(stage.node.folder.path().join("slots.yaml"), slots).unwrap();
+    stage.run("policies apply -f slots.yaml --app shop").ok();
+    stage.run("tokens create --app shop --scope check --name web --output web.token").ok();
+    for (job, cost) in [("job-1", 1), ("job-2", 3)] {
+        let acquire =
+            format!("acquire slots alice --id {job} --cost {cost} --token-file web.token");
+        stage.run(&acquire).ok();
+    }
+    let table = stage.run("permits list slots alice --app shop").ok();
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].starts_with("PERMIT ") && lines[0].ends_with("  COST  LAPSES IN"), "{table}");
+    assert_eq!((lines.len(), lines[3]), (4, "held: 4 by 2 ids; requests that wait: 0"));
+    let listed = stage.run("permits list slots alice --app shop --json").json();
+    assert_eq!((&listed["total"], &listed["items"][1]["cost"]), (&json!(2), &json!(3)));
+    let permit = listed["items"][0]["permit"].as_str().unwrap();
+    let release = format!("permits release slots alice --app shop --permit {permit}");
+    let asked = stage.run(&release);
+    assert!(asked.err.contains("without a terminal, add --yes"), "{asked:?}");
+    let released = stage.run(&format!("{release} --yes --reason stuck")).ok();
+    assert_eq!(released, format!("released the permit {permit} of slots\n"));
+    let again = stage.run(&format!("{release} --yes"));
+    assert!(again.status == Some(1) && again.err.contains("is not held"), "{again:?}");
+    let by_name = stage.run("permits release slots alice --app shop --id job-2 --yes").ok();
+    assert_eq!(by_name, "released the permit job-2 of slots\n");
+    let none = stage.run("permits list slots alice --app shop").ok();
+    assert!(none.ends_with("held: 0 by 0 ids; requests that wait: 0\n"), "{none}");
+    for wrong in ["--permit abc", "", "--permit a --id b"] {
+        let refused = stage.run(&format!("permits release slots alice --app shop --yes {wrong}"));
+        assert!(refused.status != Some(0), "{refused:?}");
+    }
 }
 
 #[test]
