@@ -160,7 +160,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "permits release",
         &[
-            "sluicegate permits release builds alice --app shop --id build-7 --reason 'runner is gone'",
+            "sluicegate permits release builds alice --app shop --id build-7 --reason stuck",
             "sluicegate permits release builds alice --app shop --permit 6c62272e07bb014262b821756295c58d --yes",
         ],
     ),
