@@ -69,7 +69,7 @@ struct Held {
     released_us: u64,
 }
 
-/// What a client has seen.
+/// The permits that a client got, and its requests that were lost.
 #[derive(Debug, Default)]
 struct Seen {
     held: Vec<Held>,
