@@ -44,6 +44,9 @@ local POOL_SIZE = 64
 local RELEASES_MAX = 10000
 local TRIES_MAX = 20
 local RETRY_S = 0.5
+-- Refusals of a worker that are released because the store was late. Further ones come back by their ttl, should they be
+-- held: a store that is late with thousands has no time for as many releases.
+local LATE_MAX = 100
 -- Commands that are sent together.
 local AT_ONCE_MAX = 100
 -- A permit is renewed three times in its ttl, and for an hour at most: were there no log_by_lua, it would never
@@ -61,7 +64,8 @@ local function encode(words)
     return table.concat(bytes)
 end
 
--- Reads one reply of RESP2: a number, a string, a list or ngx.null. An error is nil and its message.
+-- Reads one reply of RESP2: a number, a string, a list or ngx.null. An error is nil, its message, and whether the server
+-- sent it.
 local function read(socket)
     local line, err = socket:receive("*l")
     if not line then
@@ -90,45 +94,59 @@ local function read(socket)
         end
         return list
     end
-    return nil, rest
+    return nil, rest, kind == "-"
+end
+
+-- Returns whether an error of the server says that the request took no effect, and never will: it need not be sent again.
+local function is_final(err)
+    local word = err:match("^%S+")
+    return (word == "NOTCHARGED" or word == "NOAUTH" or word == "NOPERM" or word == "WRONGPASS")
+        and not err:find("^NOTCHARGED store:")
 end
 
 -- Opens or reuses a connection. `wait_ms` is how long the server may delay an answer.
 local function connect(options, wait_ms)
     local socket = ngx.socket.tcp()
     socket:settimeout((options.timeout_ms or TIMEOUT_MS_DEFAULT) + (wait_ms or 0))
-    local connected, err = socket:connect(options.host, options.port)
+    -- A connection belongs to its password: another one is another app.
+    local pool = { pool = table.concat({ options.host, options.port or "", ngx.md5(options.password or "") }, ":") }
+    local connected, err
+    if options.port then
+        connected, err = socket:connect(options.host, options.port, pool)
+    else
+        connected, err = socket:connect(options.host, pool)
+    end
     if not connected then
         return nil, err
     end
     if options.password and socket:getreusedtimes() == 0 then
         socket:send(encode { "AUTH", options.password })
-        local said, problem = read(socket)
+        local said, problem, is_answer = read(socket)
         if not said then
             socket:close()
-            return nil, problem
+            return nil, problem, is_answer
         end
     end
     return socket
 end
 
--- Sends one command. Returns the reply, or nil and the error.
+-- Sends one command. Returns the reply; or nil, the error, and whether the server sent it.
 local function ask(options, words, wait_ms)
-    local socket, err = connect(options, wait_ms)
+    local socket, err, is_answer = connect(options, wait_ms)
     if not socket then
-        return nil, err
+        return nil, err, is_answer
     end
     local sent, reply
     sent, err = socket:send(encode(words))
     if sent then
-        reply, err = read(socket)
+        reply, err, is_answer = read(socket)
     end
-    if not reply then
+    if reply or is_answer then
+        socket:setkeepalive(IDLE_MS, POOL_SIZE)
+    else
         socket:close()
-        return nil, err
     end
-    socket:setkeepalive(IDLE_MS, POOL_SIZE)
-    return reply
+    return reply, err, is_answer
 end
 _M.ask = ask
 
@@ -237,11 +255,20 @@ end
 -- Permits that requests of this worker hold, or may hold, by number. $sluicegate_permits has the numbers of a
 -- request: a client writes none of them.
 local held, last_number = {}, 0
--- Permits to be released, and whether the two timers of this worker run.
-local releases, is_releasing, is_renewing = {}, false, false
+-- Permits to be released, those to be released once more, and whether the two timers of this worker run.
+local releases, retries, is_releasing, is_renewing = {}, {}, false, false
 
--- Sends `verb` for the first of `permits` and those of the same server, RELEASES_AT_ONCE at most. Returns those
--- that were not answered, and the others.
+-- Returns whether the server has done what it was asked about a permit, or never will. What it decided without its store,
+-- the store may not know.
+local function is_done(reply, err)
+    if not reply then
+        return is_final(err)
+    end
+    return reply[1] == 0 or reply[8] == "store"
+end
+
+-- Sends `verb` for the first of `permits` and those of the same server, AT_ONCE_MAX at most. Returns those that are
+-- not done, the others, and whether the server answers.
 local function send_together(verb, permits)
     local first, batch, commands, others = permits[1].options, {}, {}, {}
     for _, permit in ipairs(permits) do
@@ -253,40 +280,56 @@ local function send_together(verb, permits)
             others[#others + 1] = permit
         end
     end
-    local socket, answered = connect(first), 0
-    if socket then
-        local goes_on = socket:send(commands)
-        while goes_on and answered < #batch do
-            goes_on = read(socket)
-            answered = answered + (goes_on and 1 or 0)
+    local socket, err, is_answer = connect(first)
+    if not socket then
+        -- A wrong token is one for all of them.
+        return is_answer and is_final(err) and {} or batch, others, is_answer
+    end
+    local undone, goes_on = {}, socket:send(commands)
+    for _, permit in ipairs(batch) do
+        local reply
+        if goes_on then
+            reply, err, is_answer = read(socket)
+            goes_on = reply or is_answer
         end
-        if answered == #batch then
-            socket:setkeepalive(IDLE_MS, POOL_SIZE)
-        else
-            socket:close()
+        if not goes_on or not is_done(reply, err) then
+            undone[#undone + 1] = permit
         end
     end
-    return { unpack(batch, answered + 1) }, others
+    if goes_on then
+        socket:setkeepalive(IDLE_MS, POOL_SIZE)
+    else
+        socket:close()
+    end
+    return undone, others, goes_on
 end
 
--- Releases what requests have left, in one timer of the worker: a request that has ended cannot use sockets.
+-- Releases what requests have left, in one timer of the worker: a request that has ended cannot use sockets. What is
+-- released once more holds up nothing that is new.
 local function release_all()
-    while #releases > 0 do
+    while #releases > 0 or #retries > 0 do
+        if #releases == 0 then
+            ngx.sleep(RETRY_S)
+            for _, permit in ipairs(retries) do
+                releases[#releases + 1] = permit
+            end
+            retries = {}
+        end
         local list = releases
         releases = {}
-        local unanswered, others = send_together("SG.RELEASE", list)
+        local undone, others, answers = send_together("SG.RELEASE", list)
         for _, permit in ipairs(others) do
             releases[#releases + 1] = permit
         end
-        for _, permit in ipairs(unanswered) do
+        for _, permit in ipairs(undone) do
             permit.tries = (permit.tries or 0) + 1
             if permit.tries < TRIES_MAX then
-                releases[#releases + 1] = permit
+                retries[#retries + 1] = permit
             else
                 ngx.log(ngx.ERR, "sluicegate: a permit of ", permit.options.policy, " comes back by its ttl")
             end
         end
-        if #unanswered > 0 then
+        if not answers then
             ngx.sleep(RETRY_S)
         end
     end
@@ -331,8 +374,25 @@ local function new_permit(options, id)
     return { number = last_number, id = id, options = options, since_s = ngx.now() }
 end
 
--- Asks for a permit, which is renewed until it is given back. Returns the reply, or nil and the error: without an
--- answer, the permit may be held.
+local function release_soon()
+    if (#releases > 0 or #retries > 0) and not is_releasing then
+        is_releasing = ngx.timer.at(0, release_all) or false
+    end
+end
+
+-- Has a permit released soon, in any phase.
+local function give_back(permit)
+    held[permit.number] = nil
+    if #releases + #retries < RELEASES_MAX then
+        releases[#releases + 1] = permit
+    else
+        ngx.log(ngx.ERR, "sluicegate: too many releases wait: a permit of ", permit.options.policy, " comes back by its ttl")
+    end
+    release_soon()
+end
+
+-- Asks for a permit, which is renewed until it is given back. Returns the reply; or nil, the error, and whether the server
+-- sent it: without an answer, the permit may be held.
 local function hold(permit)
     local options, number = permit.options, permit.number
     local words = with_options(options, { "SG.ACQUIRE", options.policy, options.key, permit.id })
@@ -341,10 +401,18 @@ local function hold(permit)
         words[#words + 1] = options.max_wait_ms
     end
     held[number] = permit
-    local reply, err = ask(options, words, options.max_wait_ms)
-    if reply and (reply[1] ~= 1 or reply[9]) then
-        -- Refused, or passed in shadow: nothing is held.
+    local reply, err, is_answer = ask(options, words, options.max_wait_ms)
+    local is_held = reply and reply[1] == 1 and not reply[9]
+    if is_answer and is_final(err) or reply and not is_held and is_done(reply) then
+        -- Refused, or passed in shadow.
         held[number] = nil
+    elseif reply and not is_held then
+        held[number] = nil
+        -- The store was late: it may have granted the permit nevertheless.
+        if reply[8] == "shed" and #retries < LATE_MAX then
+            retries[#retries + 1] = permit
+            release_soon()
+        end
     elseif reply and reply[5] > 0 then
         -- The key is free again when this permit, its newest, lapses.
         permit.ttl_s = reply[5] / 1000
@@ -353,22 +421,7 @@ local function hold(permit)
     if not is_renewing then
         is_renewing = ngx.timer.at(0, renew_all) or false
     end
-    return reply, err
-end
-
-local function release_soon()
-    if #releases > 0 and not is_releasing then
-        is_releasing = ngx.timer.at(0, release_all) or false
-    end
-end
-
--- Has a permit released soon, in any phase.
-local function give_back(permit)
-    held[permit.number] = nil
-    if #releases < RELEASES_MAX then
-        releases[#releases + 1] = permit
-    end
-    release_soon()
+    return reply, err, is_answer
 end
 
 -- Releases a permit at once, where sockets work. Returns the reply, or nil and the error.
@@ -376,7 +429,7 @@ local function give_back_now(permit)
     local options = permit.options
     held[permit.number] = nil
     local reply, err = ask(options, with_options(options, { "SG.RELEASE", options.policy, options.key, permit.id }))
-    if not reply then
+    if not is_done(reply, err) then
         give_back(permit)
     end
     return reply, err

@@ -28,6 +28,9 @@ local PERMITS_MAX = 4294967296
 local HELD_MAX = 10000
 -- Decimals of a rate: one in ten million a second is one in four months.
 local RATE_DECIMALS_MAX = 7
+local RATE_MIN = 10 ^ -RATE_DECIMALS_MAX
+-- Shortest and longest window, in seconds: a microsecond and 366 days.
+local WINDOW_MIN, WINDOW_MAX = 1e-6, 31622400
 -- A permit of a worker that has died comes back after it; others are renewed three times in it.
 local TTL = "60s"
 
@@ -53,8 +56,15 @@ local function problem_of_name(name)
     end
 end
 
+local function problem_of_range(field, number, min, max)
+    -- NaN is in no range.
+    if not (number >= min and number <= max) then
+        return field .. ": `" .. number .. "` is outside " .. min .. ".." .. max
+    end
+end
+
 local function problem_of_whole(field, number, min, max)
-    if number < min or number > max or number % 1 ~= 0 then
+    if not (number >= min and number <= max and number % 1 == 0) then
         return field .. ": `" .. number .. "` is not a whole number " .. min .. ".." .. max
     end
 end
@@ -75,15 +85,17 @@ local function about(limiter, key)
     return options_of(limiter, tostring(key))
 end
 
--- Sends a command about `key`. Returns the reply; or nil, the error, and whether requests pass nevertheless.
+-- Sends a command about `key`. Returns the reply; or nil, the error, and whether requests pass nevertheless, as there is no
+-- answer.
 local function ask(limiter, verb, key)
     local options, problem = about(limiter, key)
     if not options then
         return nil, problem
     end
-    local reply, err = sluicegate.ask(options, sluicegate.with_options(options, { verb, options.policy, options.key }))
+    local words = sluicegate.with_options(options, { verb, options.policy, options.key })
+    local reply, err, is_answer = sluicegate.ask(options, words)
     if not reply then
-        return nil, "sluicegate: " .. tostring(err), server.open
+        return nil, "sluicegate: " .. tostring(err), server.open and not is_answer
     end
     return reply
 end
@@ -101,7 +113,8 @@ end
 local function rate_text(rate)
     for decimals = 0, RATE_DECIMALS_MAX do
         local whole = math.floor(rate * 10 ^ decimals + 0.5)
-        if decimals == RATE_DECIMALS_MAX or math.abs(whole / 10 ^ decimals - rate) <= rate * 1e-9 then
+        local is_last = decimals == RATE_DECIMALS_MAX or rate * 10 ^ (decimals + 1) > PERMITS_MAX
+        if is_last or math.abs(whole / 10 ^ decimals - rate) <= rate * 1e-9 then
             return ("%.0f/%.0fs"):format(whole, 10 ^ decimals)
         end
     end
@@ -113,7 +126,8 @@ req.__index = req
 
 function req.new(name, rate, burst)
     assert(rate > 0 and burst >= 0)
-    local problem = problem_of_name(name) or problem_of_whole("burst", burst, 0, PERMITS_MAX)
+    local problem = problem_of_name(name) or problem_of_range("rate", rate, RATE_MIN, PERMITS_MAX)
+        or problem_of_whole("burst", burst, 0, PERMITS_MAX)
     if problem then
         return nil, problem
     end
@@ -121,6 +135,8 @@ function req.new(name, rate, burst)
 end
 
 local function set_req(self, rate, burst)
+    local problem = problem_of_range("rate", rate, RATE_MIN, PERMITS_MAX) or problem_of_whole("burst", burst, 0, PERMITS_MAX)
+    assert(not problem, problem)
     self.rate, self.burst = rate, burst
     self.rules = ('[{"leaky_bucket":{"rate":"%s","burst":%.0f}}]'):format(rate_text(rate), burst)
     return self
@@ -163,6 +179,8 @@ conn.__index = conn
 local permits = setmetatable({}, { __mode = "v" })
 
 local function set_conn(self, max, burst)
+    local problem = problem_of_whole("max", max, 1, HELD_MAX) or problem_of_whole("burst", burst, 0, HELD_MAX - max)
+    assert(not problem, problem)
     self.max, self.burst = max, burst
     self.rules = ('[{"concurrency":{"limit":%.0f,"ttl":"%s"}}]'):format(max + burst, TTL)
     return self
@@ -250,17 +268,21 @@ function conn:incoming(key, commit)
     if not permit then
         permit = sluicegate.new_permit(options)
         permit.id = ngx.var.request_id .. "." .. permit.number
-        local reply, err = sluicegate.hold(permit)
-        if not reply then
+        -- Before there is an answer: a client that aborts ends this function there.
+        remember(permit)
+        local reply, err, is_answer = sluicegate.hold(permit)
+        if not reply and not is_answer then
             -- The permit may be held.
             sluicegate.give_back(permit)
-            return unanswered("sluicegate: " .. tostring(err), server.open)
         end
-        if reply[1] ~= 1 then
-            return nil, "rejected"
+        if not reply or reply[1] ~= 1 then
+            permits[permit.number] = nil
+            if reply then
+                return nil, "rejected"
+            end
+            return unanswered("sluicegate: " .. tostring(err), server.open and not is_answer)
         end
         permit.running = reply[2] - reply[3]
-        remember(permit)
     end
     self.committed = commit or false
     return delay_of(self, permit.running)
@@ -306,6 +328,7 @@ count.__index = count
 function count.new(name, limit, window)
     assert(limit > 0 and window > 0)
     local problem = problem_of_name(name) or problem_of_whole("count", limit, 1, PERMITS_MAX)
+        or problem_of_range("window", window, WINDOW_MIN, WINDOW_MAX)
     if problem then
         return nil, problem
     end

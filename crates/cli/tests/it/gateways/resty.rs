@@ -146,6 +146,24 @@ async fn five_of_thirty_connections_run_and_all_are_free_after() {
 }
 
 #[tokio::test]
+async fn requests_with_a_wrong_key_do_not_delay_the_releases_of_others() {
+    let listing =
+        CONN.replace("ngx.var.binary_remote_addr", "ngx.var.arg_key or ngx.var.binary_remote_addr");
+    let stage = need!(Stage::set(&listing, 1).await);
+    let wrong = format!("/?key={}", "k".repeat(1_025));
+    // If each were released twenty times, half a second apart, a hundred at a time, the last would be after a minute.
+    for _ in 0..10 {
+        let calls = get_at_once(stage.gateway(), &wrong, 60).await;
+        assert_eq!(with_status(&calls, 500), 60, "{calls:?}");
+    }
+    stage.app.answer(1);
+    assert_eq!(get(stage.gateway(), "/", "").await.status, 200);
+    let rules = r#"[{"concurrency":{"limit":5,"ttl":"60s"}}]"#;
+    let are_free = async || stage.remaining("conn.conn_store", CLIENT, rules).await == 5;
+    soon("it is free", are_free).await;
+}
+
+#[tokio::test]
 async fn four_of_a_window_pass_and_say_what_is_left() {
     let stage = need!(Stage::set(COUNT, 1).await);
     let mut left = Vec::new();
@@ -212,9 +230,11 @@ async fn methods_return_what_those_of_the_originals_do() {
         "wrong nil count: `0.5` is not a whole number 1..4294967296",
         "wrong nil empty key",
         "wrong nil nil key",
-        "wrong nil sluicegate: NOTCHARGED rules[0].leaky_bucket.rate: invalid rate `0/10000000s`: \
-         expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such \
-         as `100/s`, `5/200ms` or `64KiB/s`",
+        "wrong nil rate: `1e-09` is outside 1e-07..4294967296",
+        "wrong nil window: `1000000000000` is outside 1e-06..31622400",
+        "wrong 0 0",
+        "wrong nil sluicegate: NOTCHARGED key: `1025` bytes are outside 1..=1024",
+        "wrong nil sluicegate: NOTCHARGED key: `1025` bytes are outside 1..=1024",
         "wrong false server: unknown option `hots`",
         "down nil sluicegate: connection refused",
         "down nil sluicegate: connection refused",
