@@ -35,7 +35,7 @@ function table(): Row[] {
 
 const TABLE = table();
 /** Reads whose query is too long for an address. */
-const READS = ['policy.validate', 'policy.import', 'policy.whatif', 'key.read', 'key.explain'];
+const READS = ['policy.validate', 'policy.import', 'policy.whatif', 'key.read', 'key.explain', 'key.permits'];
 const button = (name: string | RegExp) => (page: Page) => page.getByRole('main').getByRole('button', { name }).first();
 const link = (name: string | RegExp) => (page: Page) =>
   page.getByRole('main').locator('a, button').filter({ hasText: name }).first();
