@@ -45,6 +45,8 @@ pub(crate) struct Permits {
     released: BTreeSet<u64>,
     /// The store's clock was set back, and the key was not asked for since.
     pub(super) is_set_back: bool,
+    /// The time of the first request after that, µs: what the store remembers lasts at most its whole length from then.
+    pub(super) shortened_at: u64,
     /// The store's clock from which `stored` is exact: what lapsed just before the clock was set back is held again.
     exact_from: Micros,
 }
@@ -183,6 +185,7 @@ pub(crate) fn executed(world: &mut World<'_>, of: KeyAtNode, ask: &StoreAsk, rep
     permits.changes.push((now, permits.stored.clone(), permits.line.clone()));
     if std::mem::take(&mut permits.is_set_back) {
         permits.exact_from = lapses;
+        permits.shortened_at = now;
     }
     permits.tick(clock, lapses);
     permits.line.tick(clock);

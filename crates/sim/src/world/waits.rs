@@ -211,6 +211,7 @@ pub(super) fn check_turns(world: &mut World<'_>) {
         let longest_us = if is_wanted { TURN_US } else { UNWANTED_US };
         let longest_us = longest_us + ASKED_MAX * world.plan.deadline_us;
         let since = since.max(world.disturbed_until[node].saturating_add(RECOVERY_US));
+        let since = if is_wanted { since } else { since.max(world.permits[key].shortened_at) };
         if now > since.saturating_add(longest_us) {
             let id = ticket.id;
             let what = format!(
