@@ -209,7 +209,10 @@ impl<S: Store + 'static, O: Observer> Drop for Ticket<S, O> {
             };
             let request = request.borrow();
             if may_hold && request.is_permit_unnamed {
-                engine.leave(label, &request, &Verb::Release { permit }).await;
+                let release = Verb::Release { permit };
+                if !engine.leave(label, &request, &release).await {
+                    engine.release_until_answered(&request.with_verb(release)).await;
+                }
             }
             // A caller that named its permit may wait for it again.
             if !engine.waiters.waits(&line, permit) {
@@ -274,11 +277,16 @@ impl<S: Store + 'static, O: Observer> Engine<S, O> {
         }
     }
 
-    /// Gives the ticket or the permit of `request` back by `verb`, if the store answers.
-    async fn leave(self: &Arc<Self>, label: O::Label, request: &Request<'_>, verb: &Verb) {
+    /// Gives the ticket or the permit of `request` back by `verb`. Returns whether the store has answered.
+    async fn leave(self: &Arc<Self>, label: O::Label, request: &Request<'_>, verb: &Verb) -> bool {
         let turn = self.turn_for(label);
-        if let Ok(budget) = ResolvedBudget::of(&turn.policies, request, turn.now) {
-            drop(turn.decide_unheld(request, &budget, verb).await);
+        match ResolvedBudget::of(&turn.policies, request, turn.now) {
+            Ok(budget) => {
+                let left = turn.decide_unheld(request, &budget, verb).await;
+                left.is_ok_and(|it| it.answer.mode == Mode::Store)
+            }
+            // Nothing is left of a policy that is gone.
+            Err(_) => true,
         }
     }
 }

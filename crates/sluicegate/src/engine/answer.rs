@@ -19,6 +19,7 @@ pub struct Answer {
     pub age: Micros,
     pub(super) rules: Arc<RuleSet>,
     pub(super) rule: usize,
+    pub(super) is_perhaps_granted: bool,
 }
 
 /// A verdict, and the way in which it was made.
@@ -30,6 +31,8 @@ pub(super) struct Ruling {
     pub(super) age: Micros,
     /// Waiting requests of the key that would pass now.
     pub(super) called: Vec<Called>,
+    /// The store may have granted the permit that was asked for, and its answer did not come in time.
+    pub(super) is_perhaps_granted: bool,
 }
 
 /// The way in which a request was decided.
@@ -123,20 +126,22 @@ impl Mode {
 
 impl Ruling {
     pub(super) const fn by(mode: Mode, verdict: Verdict) -> Self {
-        Self { verdict, mode, age: Micros::ZERO, called: Vec::new() }
+        Self { verdict, mode, age: Micros::ZERO, called: Vec::new(), is_perhaps_granted: false }
     }
 }
 
 impl From<LeasedDecision> for Ruling {
     fn from(LeasedDecision { verdict, age }: LeasedDecision) -> Self {
-        Self { verdict, mode: Mode::Leased, age, called: Vec::new() }
+        Self { age, ..Self::by(Mode::Leased, verdict) }
     }
 }
 
 impl Answer {
     pub(super) fn new(ruling: &Ruling, rules: &Rules) -> Self {
-        let Ruling { verdict: Verdict { decision, rule }, mode, age, .. } = *ruling;
-        Self { decision, mode, age, rules: Arc::clone(rules.set()), rule }
+        let Ruling { verdict: Verdict { decision, rule }, mode, age, is_perhaps_granted, .. } =
+            *ruling;
+        let rules = Arc::clone(rules.set());
+        Self { decision, mode, age, rules, rule, is_perhaps_granted }
     }
 
     /// Permits that the store was charged, or 0: only they can be given back to it. Permits granted without

@@ -214,8 +214,7 @@ impl StoreGuard {
             ask_store_each(store, &asks, &mut hear).await;
             let deciding = left.into_iter().map(|(place, said)| async move {
                 let said = match said {
-                    // Others were admitted here meanwhile: the permit stays unused.
-                    Ok(_) => self.ask(store, questions[place]).await,
+                    Ok(_) => self.ask_after_unused(store, questions[place]).await,
                     said => said,
                 };
                 (place, self.decided(questions[place], said))
@@ -233,6 +232,19 @@ impl StoreGuard {
             .into_iter()
             .map(|decided| decided.expect("each is local, alone or together"))
             .collect()
+    }
+
+    /// Asks again after a grant that stays unused, as others were admitted here meanwhile. A permit of this name is held in
+    /// the store now, so it would refuse the same one.
+    async fn ask_after_unused(
+        &self,
+        store: &impl Store,
+        question: GuardedRequest<'_>,
+    ) -> Result<StoreAnswer, StoreError> {
+        if is_named(question.request.verb) {
+            return Err(StoreError::Contended { executed: Executed::Perhaps });
+        }
+        self.ask(store, question).await
     }
 
     fn guarded<'a>(
@@ -287,6 +299,17 @@ impl StoreGuard {
 
     /// Returns the ruling after the store returned `asked`, and records what follows from it.
     fn decided(
+        &self,
+        question: GuardedRequest<'_>,
+        asked: Result<StoreAnswer, StoreError>,
+    ) -> Result<Ruling, StoreError> {
+        let is_perhaps_granted = is_named(question.request.verb)
+            && asked.as_ref().is_err_and(|error| error.executed() == Executed::Perhaps);
+        let ruling = self.ruling_after(question, asked)?;
+        Ok(Ruling { is_perhaps_granted, ..ruling })
+    }
+
+    fn ruling_after(
         &self,
         question: GuardedRequest<'_>,
         asked: Result<StoreAnswer, StoreError>,
@@ -407,6 +430,9 @@ impl StoreGuard {
             // It stays charged.
             self.share.record_usage(key, request, &answer, at);
             executed = Executed::Perhaps;
+            if is_named(request.verb) {
+                break;
+            }
         }
         Err(StoreError::Contended { executed })
     }
@@ -578,6 +604,11 @@ pub(super) const fn takes(verb: &Verb) -> bool {
             | Verb::Acquire { .. }
             | Verb::Wait { .. }
     )
+}
+
+/// Returns whether `verb` takes permits of a name: asked again, the store answers that they are held.
+const fn is_named(verb: &Verb) -> bool {
+    matches!(verb, Verb::Acquire { .. })
 }
 
 /// Returns whether `verb` gives back or renews a grant of the store, so that only the store can answer it.

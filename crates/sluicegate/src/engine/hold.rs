@@ -95,7 +95,11 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                     Some(max_wait) => {
                         Box::pin(self.acquire(request, permit, budget, max_wait)).await
                     }
-                    None => self.decide_unheld(request, budget, &request.verb).await,
+                    None => {
+                        let admission = self.decide_unheld(request, budget, &request.verb).await?;
+                        self.release_late(request, permit, &admission);
+                        Ok(admission)
+                    }
                 }
             }
             _ => self.decide_unheld(request, budget, &request.verb).await,

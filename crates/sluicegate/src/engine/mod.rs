@@ -11,6 +11,7 @@
 //! | `hold` | delays requests as their policies require |
 //! | `acquire`, `waiters` | the wait for a permit, and the requests of this process that wait |
 //! | `held_permit` | a permit that is held as long as its owner is not dropped |
+//! | `late_grants` | releases of permits that the store may have granted too late |
 //! | `all` | decides several together: all pass, or none is charged |
 //! | `refusals` | notes that a budget has refused a charge, until it has permits again |
 //! | `conditions` | the settings of a policy beside its rules, which the guard follows |
@@ -36,6 +37,7 @@ mod guard;
 mod held_permit;
 mod hold;
 mod known_usage;
+mod late_grants;
 mod leased;
 mod refusals;
 mod repair;
@@ -104,6 +106,7 @@ pub struct Engine<S = MemoryStore, O: Observer = ()> {
     held: hold::HeldCount,
     vacancies: vacancies::Vacancies,
     waiters: waiters::Waiters,
+    late_grants: late_grants::LateGrants,
     observer: O,
 }
 
@@ -138,8 +141,18 @@ impl<S> Engine<S> {
     /// Returns this engine with `observer`, which sees its decisions.
     #[doc(hidden)]
     pub fn observed_by<O: Observer>(self, observer: O) -> Engine<S, O> {
-        let Self { policies, store, guard, clock, held, vacancies, waiters, observer: () } = self;
-        Engine { policies, store, guard, clock, held, vacancies, waiters, observer }
+        let Self {
+            policies,
+            store,
+            guard,
+            clock,
+            held,
+            vacancies,
+            waiters,
+            late_grants,
+            observer: (),
+        } = self;
+        Engine { policies, store, guard, clock, held, vacancies, waiters, late_grants, observer }
     }
 }
 
@@ -211,6 +224,7 @@ impl<S> Engine<S> {
             held: hold::HeldCount::default(),
             vacancies: vacancies::Vacancies::default(),
             waiters: waiters::Waiters::default(),
+            late_grants: late_grants::LateGrants::default(),
             observer: (),
         }
     }

@@ -223,7 +223,11 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 Ok(ruling) => {
                     let answer = Answer::new(&ruling, budget.rules);
                     let Request { verb, patience, .. } = request;
-                    Ok(Admission::new(answer, verb, *patience, budget.policy))
+                    let admission = Admission::new(answer, verb, *patience, budget.policy);
+                    if let Verb::Acquire { permit, .. } = *verb {
+                        self.release_late(request, permit, &admission);
+                    }
+                    Ok(admission)
                 }
             };
             admissions.push(self.seen(request, decided, begun));

@@ -27,6 +27,7 @@ policies:
   - { name: five, overflow: { queue: { max_wait: 1h } }, rules: [ { concurrency: { limit: 5, ttl: 1m, queue: 1000 } } ] }
   - { name: tag, overflow: { degrade: { tag: cached } }, rules: [ { concurrency: { limit: 1, ttl: 1m, queue: 3 } } ] }
   - { name: none, rules: [ { concurrency: { limit: 1, ttl: 1m } } ] }
+  - { name: strict, on_store_failure: deny, rules: [ { concurrency: { limit: 1, ttl: 1m } } ] }
   - { name: short, overflow: { queue: { max_wait: 10s } }, rules: [ { concurrency: { limit: 1, ttl: 1500ms, queue: 3 } } ] }
   - { name: deny, on_store_failure: deny, overflow: { queue: { max_wait: 10s } }, rules: [
       { concurrency: { limit: 1, ttl: 1m, queue: 3 } } ] }
@@ -507,4 +508,80 @@ async fn a_ticket_is_given_back_outside_of_a_runtime_if_calls_are_passed_on() {
     assert!(release(&engine, "one", 1).await);
     let next = decide(&engine, "one", acquire(3), Patience::None).await.unwrap();
     assert!(next.way.passes(), "{next:?}");
+}
+
+/// Acquires at the first of two engines while the store executes the request and its answer is lost. Returns the engines and
+/// the answer.
+async fn granted_too_late(
+    policy: &str,
+    is_unnamed: bool,
+) -> (Vec<Arc<Engine<SharedStore>>>, Arc<AtomicU64>, Admission) {
+    let (engines, calls) = engines(2, false);
+    engines[0].store().lost.store(1, Ordering::Relaxed);
+    let request = Request::new(policy, Some(b"alice"), acquire(1));
+    let request = Request { is_permit_unnamed: is_unnamed, ..request };
+    let answered = engines[0].turn().decide(&request).await.expect("a policy without a store");
+    (engines, calls, answered)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_granted_after_the_refusal_of_its_request_is_free_within_a_second() {
+    for policy in ["strict", "none"] {
+        let (engines, calls, answered) = granted_too_late(policy, true).await;
+        let is_local = policy == "none";
+        assert_eq!(answered.way.passes(), is_local, "{policy} decides without the store");
+        assert!(!acquired(&engines[1], policy, 2).await.way.passes(), "the store has granted it");
+        sleep(Duration::from_secs(1)).await;
+        assert!(acquired(&engines[1], policy, 3).await.way.passes(), "{policy}");
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(calls.load(Ordering::Relaxed), 4, "one release was enough");
+        if is_local {
+            // What the engine granted by its share is its caller's.
+            assert!(release(&engines[0], policy, 1).await);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_whose_id_its_caller_knows_is_left_to_it() {
+    let (engines, calls, answered) = granted_too_late("strict", false).await;
+    assert!(!answered.way.passes());
+    sleep(Duration::from_secs(30)).await;
+    assert!(!acquired(&engines[1], "strict", 2).await.way.passes());
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    assert!(release(&engines[0], "strict", 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_grant_is_released_again_until_the_store_has_answered() {
+    let (engines, calls, _) = granted_too_late("strict", true).await;
+    engines[0].store().lost.store(5, Ordering::Relaxed);
+    sleep(Duration::from_secs(30)).await;
+    // The acquire, five releases without an answer, and two answers that it is not held.
+    assert_eq!(calls.load(Ordering::Relaxed), 8);
+    engines[0].store().lost.store(u64::MAX, Ordering::Relaxed);
+    let request = Request::new("strict", Some(b"alice"), acquire(2));
+    let request = Request { is_permit_unnamed: true, ..request };
+    assert!(!engines[0].turn().decide(&request).await.expect("it is refused").way.passes());
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(calls.load(Ordering::Relaxed), 8 + 1 + 20, "not for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_grants_of_requests_that_were_sent_together_are_released() {
+    let (engines, calls) = engines(1, false);
+    engines[0].store().lost.store(2, Ordering::Relaxed);
+    let requests = [1, 2].map(|id| {
+        let key: &[u8] = if id == 1 { b"alice" } else { b"bob" };
+        let request = Request::new("strict", Some(key), acquire(id));
+        Request { is_permit_unnamed: true, ..request }
+    });
+    for answered in engines[0].turn().decide_each(&requests).await {
+        assert!(!answered.expect("each is refused").way.passes());
+    }
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(calls.load(Ordering::Relaxed), 4);
+    for answered in engines[0].turn().decide_each(&requests).await {
+        assert!(answered.expect("each is decided").way.passes());
+    }
 }

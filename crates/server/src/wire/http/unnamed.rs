@@ -29,15 +29,17 @@ pub(super) async fn acquire(
     let (answer, answered) = oneshot::channel();
     tokio::spawn(async move {
         let (key, app) = (key.as_deref(), app.as_deref());
-        let request = Request { app, patience, ..Request::new(&policy, key, verb) };
+        let request = Request::new(&policy, key, verb);
+        let request = Request { app, patience, is_permit_unnamed: true, ..request };
         let passed = parent.over(engine.turn(Wire::Http).decide(&request)).await;
         if let Err(Ok(admission)) = answer.send(passed)
             && admission.answer.decision.allowed()
             && let Verb::Acquire { permit, .. } = request.verb
         {
             let release = Request { verb: Verb::Release { permit }, ..request };
-            // If the store does not answer, the permit lapses.
-            engine.turn(Wire::Http).decide(&release).await.ok();
+            if engine.turn(Wire::Http).decide(&release).await.is_err() {
+                engine.core().release_until_answered(&release).await;
+            }
         }
     });
     answered.await.expect("the task answers, unless it has panicked")
