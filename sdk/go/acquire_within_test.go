@@ -3,11 +3,13 @@ package sluicegate
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -402,5 +404,49 @@ func TestAScriptedGateGetsTheLongestWait(t *testing.T) {
 	}
 	if want := (Request{Policy: "jobs", Verb: "acquire", Key: "k", Cost: 2, MaxWait: time.Second, ID: "job-7"}); len(got) != 1 || got[0] != want {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestAPermitThatRedisMayGrantTooLateIsReleasedInTheBackground(t *testing.T) {
+	for _, c := range []struct {
+		answer   string
+		releases int
+	}{
+		{`"allowed":false,"mode":"shed"`, 1}, {`"allowed":false,"mode":"deny"`, 1}, {`"allowed":false,"mode":"local"`, 1},
+		{`"allowed":true,"mode":"local"`, 2}, {`"allowed":false`, 0},
+	} {
+		ids, released := make(chan string, 1), make(chan string, 9)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var body struct{ ID string }
+			_ = json.NewDecoder(r.Body).Decode(&body)
+			answer := c.answer
+			if r.URL.Path == "/v1/acquire" {
+				ids <- body.ID
+			} else {
+				released <- body.ID
+				if !strings.Contains(answer, "local") {
+					answer = `"allowed":true`
+				}
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{%s,"granted":0,"wait_us":0,"limit":1,"remaining":0,"retry_after_us":1000,"reset_after_us":0,"rule":"r","id":%q}`, answer, body.ID)
+		}))
+		permit, err := remoteOf(t, server.URL).Policy("p").Acquire(context.Background(), "k")
+		if permit != nil {
+			err = permit.Release(context.Background())
+		}
+		if err != nil && !errors.Is(err, ErrLimited) {
+			t.Error(c.answer, err)
+		}
+		id := <-ids
+		for range c.releases {
+			if got := <-released; got != id {
+				t.Errorf("%s: %q is released, and not %q", c.answer, got, id)
+			}
+		}
+		server.Close()
+		if len(released) > 0 {
+			t.Errorf("%s: it is released again", c.answer)
+		}
 	}
 }

@@ -67,6 +67,9 @@ func (d Decision) Headers(styles ...HeaderStyle) map[string]string {
 // undecided reports whether the request was refused because nobody could decide it.
 func (d Decision) undecided() bool { return d.Mode == ModeDeny || d.Mode == ModeShed }
 
+// withoutRedis reports whether Redis did not decide in time. It may have granted a permit all the same.
+func (d Decision) withoutRedis() bool { return d.undecided() || d.Mode == ModeLocal }
+
 func quotasText(quotas []Quota) string {
 	var out []string
 	for _, q := range quotas {

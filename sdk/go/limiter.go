@@ -278,17 +278,32 @@ func init() {
 	}
 }
 
-// acquireUnnamed acquires under a random id, and releases that if there is no answer: nobody else knows it.
+// acquireUnnamed acquires under a random id, and releases that if there is no answer, or none of Redis in time: nobody else knows it.
 func (l *Limiter) acquireUnnamed(ctx context.Context, request engine.Request) (*Permit, error) {
 	request.ID, request.IsUnnamed = wire.NewID(), true
 	permit, err := l.acquire(ctx, request)
-	if perhapsCharged(err) {
+	var refused *LimitedError
+	switch {
+	case perhapsCharged(err):
 		unanswered.Release(ctx, func(ctx context.Context) (bool, error) {
 			d, err := l.Release(ctx, request.Key, request.ID)
 			return d.Allowed || l.gate.inCode, err // only a server grants later what it held back
 		})
+	case errors.As(err, &refused) && refused.Decision.withoutRedis():
+		l.releaseLater(ctx, request.Key, request.ID)
 	}
 	return permit, err
+}
+
+// releaseLater releases in the background a permit that Redis may have granted too late for its answer.
+func (l *Limiter) releaseLater(ctx context.Context, key, id string) {
+	if _, scripted := l.gate.decider.(byFunc); scripted {
+		return // it answers the calls of a test, in their order
+	}
+	unanswered.Later(ctx, func(ctx context.Context) (bool, error) {
+		d, err := l.Release(ctx, key, id)
+		return d.Allowed, err
+	})
 }
 
 // acquire acquires under the id of a request.
@@ -337,7 +352,10 @@ func (p *Permit) Release(ctx context.Context) error {
 	if released || p.holdsNothing() {
 		return nil
 	}
-	_, err := p.limiter.Release(ctx, p.key, p.ID)
+	d, err := p.limiter.Release(ctx, p.key, p.ID)
+	if err == nil && d.Mode == ModeLocal {
+		p.limiter.releaseLater(ctx, p.key, p.ID)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.released = p.released || err == nil

@@ -94,6 +94,16 @@ final readonly class Decision
     }
 
     /**
+     * Returns whether Redis did not decide in time. It may have granted a permit all the same.
+     *
+     * @internal
+     */
+    public function isWithoutRedis(): bool
+    {
+        return in_array($this->mode, [Mode::Local, Mode::Deny, Mode::Shed], true);
+    }
+
+    /**
      * Returns this decision with the overflow that the policy applied, and whether the caller may go on.
      *
      * @internal

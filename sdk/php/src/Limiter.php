@@ -94,7 +94,8 @@ final class Limiter
      * gate; in direct mode Redis is asked ten times a second. `heldUs` of the decision is how long it waited, but not
      * over RESP.
      *
-     * If there is no answer, the permit may be held: a random id is released then; release your own by `release`.
+     * If there is no answer, or none of Redis in time (the modes `shed`, `local` and `deny`), the permit may be held: a
+     * random id is released then; release your own by `release`.
      *
      * @param string|null $id 1 to 1,024 bytes; null: a random id
      * @param int|null $maxWaitUs the longest wait, 0 to 2^53 - 1, which means any wait; servers count whole ms. Null:
@@ -108,7 +109,11 @@ final class Limiter
         }
         $id = bin2hex(random_bytes(16));
         try {
-            return new Permit($this, $key, $id, $this->decide(Verb::Acquire, $key, $cost, $maxWaitUs, $id));
+            $decision = $this->decide(Verb::Acquire, $key, $cost, $maxWaitUs, $id);
+            if (!$decision->allowed && $decision->isWithoutRedis()) {
+                $this->releaseOnce($key, $id);
+            }
+            return new Permit($this, $key, $id, $decision);
         } catch (SluicegateException $e) {
             $e->charged() === Charged::No ?: $this->releaseSurely($key, $id);
             throw $e;
@@ -137,6 +142,21 @@ final class Limiter
             }
         }
         return false;
+    }
+
+    /**
+     * Releases a permit that Redis may have granted too late for the answer. If this has no answer either, the permit
+     * lapses after its time to live.
+     *
+     * @internal
+     */
+    public function releaseOnce(?string $key, string $id): void
+    {
+        try {
+            $this->release($key, $id);
+        } catch (SluicegateException) {
+            return;
+        }
     }
 
     /** Holds a permit for another time to live; refused if it is not held, except under `overflow: shadow`. */

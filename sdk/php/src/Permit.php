@@ -43,7 +43,10 @@ final class Permit
     {
         if ($this->isHeld && $this->decision->overflow === null) {
             try {
-                $this->limiter->release($this->key, $this->id);
+                if ($this->limiter->release($this->key, $this->id)->mode === Mode::Local) {
+                    // A share released it. Redis may hold it as well, by a grant that came too late.
+                    $this->limiter->releaseOnce($this->key, $this->id);
+                }
             } catch (SluicegateException) {
                 return false;
             }

@@ -186,6 +186,31 @@ final class ConcurrencyTest extends TestCase
     }
 
     /**
+     * Without an `id` nobody else knows the permit.
+     *
+     * @testWith ["deny"]
+     *           ["local"]
+     */
+    public function testAnAcquireThatRedisGrantedTooLateHoldsNothing(string $onStoreFailure): void
+    {
+        $redis = RedisServer::shared();
+        $client = $redis->client();
+        $client->flushAll();
+        Published::in($client, 1, ['name' => 'jobs', 'on_store_failure' => $onStoreFailure, 'rules' => [
+            ['concurrency' => ['limit' => 1, 'ttl' => '1m']],
+        ]]);
+        $proxy = new Proxy($redis->port);
+        $jobs = Gates::direct($proxy->port, deadlineMs: 1000)->policy('jobs');
+        $jobs->acquire(null)->release();
+        $proxy->loseNextReply();
+        $permit = $jobs->acquire(null);
+        self::assertSame($onStoreFailure, $permit->decision->mode->value);
+        self::assertSame($onStoreFailure === 'local', $permit->isHeld());
+        $permit->release();
+        self::assertSame(1, Gates::direct($redis->port)->policy('jobs')->peek(null)->remaining);
+    }
+
+    /**
      * @dataProvider frameworks
      * @param callable(Gate, string, Closure): Answer $get
      */

@@ -1,8 +1,9 @@
-// Package unanswered gives back permits whose acquire had no answer, so that nobody else knows their id.
+// Package unanswered gives back permits whose acquire had no answer of Redis in time, so that nobody else knows their id.
 package unanswered
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicegate/sluicegate/sdk/go/internal/wire"
@@ -22,5 +23,29 @@ func Release(ctx context.Context, release func(context.Context) (held bool, err 
 	go func() {
 		_ = wire.Sleep(ctx, againAfter) // the context does not end
 		_, _ = release(ctx)             // if it fails as well, the permit lapses after its ttl
+	}()
+}
+
+// laterMax is how many permits are released in the background at a time, as many as a server releases of its own. More lapse after their ttl.
+const laterMax = 1024
+
+var later atomic.Int64
+
+// Later releases a permit that Redis may grant after the answer, in the background: once, and a second time if it was not held or that is
+// not known.
+func Later(ctx context.Context, release func(context.Context) (held bool, err error)) {
+	if later.Add(1) > laterMax {
+		later.Add(-1)
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		defer later.Add(-1)
+		for range 2 {
+			_ = wire.Sleep(ctx, againAfter) // the context does not end
+			if held, err := release(ctx); err == nil && held {
+				return
+			}
+		}
 	}()
 }

@@ -328,13 +328,28 @@ public final class Limiter {
     public Acquisition acquire(String key, long cost, Duration maxWait) {
         String id = UUID.randomUUID().toString();
         try {
-            return new Acquisition(this, key, id, acquire(key, id, cost, maxWait));
+            return acquired(key, id, acquire(key, id, cost, maxWait));
         } catch (RuntimeException e) {
             if (mayBeHeld(e)) {
                 abandon(key, id);
             }
             throw e;
         }
+    }
+
+    private Acquisition acquired(String key, String id, Decision decision) {
+        if (!decision.allowed() && isWithoutStore(decision)) {
+            abandonLater(key, id);
+        }
+        return new Acquisition(this, key, id, decision);
+    }
+
+    /** {@return whether Redis did not decide in time: it may have granted a permit all the same} */
+    static boolean isWithoutStore(Decision decision) {
+        return switch (decision.mode()) {
+            case LOCAL, DENY, SHED -> true;
+            case STORE, LEASED, REMEMBERED, ALLOW -> false;
+        };
     }
 
     private static boolean mayBeHeld(Throwable problem) {
@@ -344,6 +359,11 @@ public final class Limiter {
     /** Releases in the background what may be held by a name that no caller has. */
     void abandon(String key, String id) {
         AbandonedPermits.release(() -> releaseUnobserved(key, id));
+    }
+
+    /** Releases in the background, after a second, what Redis may have granted too late. */
+    void abandonLater(String key, String id) {
+        AbandonedPermits.releaseLater(() -> releaseUnobserved(key, id));
     }
 
     /** No observer sees it: the program did not ask for it. */
@@ -527,7 +547,7 @@ public final class Limiter {
                 acquired.completeExceptionally(problem);
             }
             // A future that was cancelled takes no decision: nobody will close its permit.
-            boolean hasOwner = problem == null && acquired.complete(new Acquisition(this, key, id, decision));
+            boolean hasOwner = problem == null && acquired.complete(acquired(key, id, decision));
             boolean mayBeHeld = problem == null ? decision.allowed() : mayBeHeld(problem);
             if (!hasOwner && mayBeHeld) {
                 abandon(key, id);

@@ -1,6 +1,5 @@
 package io.sluicegate;
 
-import io.sluicegate.internal.AbandonedPermits;
 import io.sluicegate.internal.Alarm;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -93,7 +92,7 @@ public final class Permit implements AutoCloseable {
             return;
         }
         try {
-            limiter.release(key, id);
+            releasedBy(limiter.release(key, id));
         } catch (SluicegateException e) {
             if (e.code() == ErrorCode.INTERRUPTED) {
                 limiter.abandon(key, id);
@@ -115,6 +114,8 @@ public final class Permit implements AutoCloseable {
         return limiter.releaseAsync(key, id).handle((decided, problem) -> {
             if (problem != null) {
                 notReleased(problem);
+            } else {
+                releasedBy(decided);
             }
             return null;
         });
@@ -133,7 +134,14 @@ public final class Permit implements AutoCloseable {
 
     private void notReleased(Throwable problem) {
         System.getLogger("io.sluicegate").log(System.Logger.Level.DEBUG, "a permit was not released", problem);
-        AbandonedPermits.releaseLater(() -> limiter.releaseUnobserved(key, id));
+        limiter.abandonLater(key, id);
+    }
+
+    // A share released it. Redis may hold it as well: by a grant that came too late.
+    private void releasedBy(Decision decision) {
+        if (decision.mode() == Mode.LOCAL) {
+            limiter.abandonLater(key, id);
+        }
     }
 
     private boolean holdsNothing() {

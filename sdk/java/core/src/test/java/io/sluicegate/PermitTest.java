@@ -32,11 +32,19 @@ class PermitTest {
     }
 
     private static Decision decision(boolean allowed, Overflow overflow) {
-        return new Decided(allowed, allowed ? 1 : 0, 0, 5, 0, allowed ? 0 : Decision.NEVER, 300_000, "p", "r", List.of(), Mode.STORE, overflow, 0);
+        return decision(allowed, overflow, Mode.STORE);
+    }
+
+    private static Decision decision(boolean allowed, Overflow overflow, Mode mode) {
+        return new Decided(allowed, allowed ? 1 : 0, 0, 5, 0, allowed ? 0 : Decision.NEVER, 300_000, "p", "r", List.of(), mode, overflow, 0);
     }
 
     private static CompletableFuture<Decision> decided(boolean allowed) {
-        return CompletableFuture.completedFuture(decision(allowed, null));
+        return decided(allowed, Mode.STORE);
+    }
+
+    private static CompletableFuture<Decision> decided(boolean allowed, Mode mode) {
+        return CompletableFuture.completedFuture(decision(allowed, null, mode));
     }
 
     private static CompletableFuture<Decision> undecided(ErrorCode code) {
@@ -93,6 +101,29 @@ class PermitTest {
         calls.clear();
         assertTrue(limiter.acquireAsync("k", WAIT).isCompletedExceptionally());
         isReleased(1);
+    }
+
+    @Test
+    void a_permit_that_redis_may_grant_after_the_refusal_is_released() {
+        for (Mode mode : List.of(Mode.SHED, Mode.DENY, Mode.LOCAL)) {
+            Limiter limiter = limiter(call -> call.verb() == Verb.ACQUIRE ? decided(false, mode) : decided(true));
+            assertFalse(limiter.acquire("k").decision().allowed());
+            isReleased(1);
+            calls.clear();
+            assertFalse(limiter.acquireAsync("k", WAIT).join().decision().allowed());
+            isReleased(1);
+            calls.clear();
+        }
+    }
+
+    @Test
+    void a_permit_of_a_share_is_released_in_redis_as_well() {
+        Limiter limiter = limiter(call -> decided(true, Mode.LOCAL));
+        limiter.acquire("k").close();
+        isReleased(2);
+        calls.clear();
+        limiter.acquireAsync("k", WAIT).join().closeAsync().join();
+        isReleased(2);
     }
 
     @Test
