@@ -302,6 +302,31 @@ async fn a_request_that_ends_in_any_way_gives_its_permit_back() {
     }
 }
 
+#[tokio::test]
+async fn scripts_of_nginx_count_a_network_of_ipv6_and_an_address_of_ipv4_as_one_client() {
+    for gateway in [Gateway::Njs, Gateway::Lua] {
+        let stage = need!(Stage::set(gateway, &[]).await);
+        let from = async |address: &str| {
+            get(stage.gateway, "/", &format!("x-test-address: {address}\r\n")).await
+        };
+        let clients = [
+            ("2001:db8::1", "2001:db8::9:1", "2001:db8:0:1::1"),
+            ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
+        ];
+        for (one, same, other) in clients {
+            let running = join_all((0..LIMIT).map(|_| from(one)));
+            let judge = async {
+                soon("five run", async || stage.app.running() == LIMIT).await;
+                assert_eq!(from(same).await.status, 429, "{gateway:?}: {same} is {one}");
+                stage.app.answers.add_permits(LIMIT + 1);
+                assert_eq!(from(other).await.status, 200, "{gateway:?}: {other} is not {one}");
+            };
+            let (calls, ()) = tokio::join!(running, judge);
+            assert!(calls.iter().all(|call| call.status == 200), "{gateway:?}: {calls:?}");
+        }
+    }
+}
+
 /// The site of a file, `index.html`, in `folder`: each request is redirected internally.
 fn of_files(site: &str, folder: &std::path::Path) -> String {
     let files = format!("root {}; index index.html;", folder.display());
