@@ -328,6 +328,9 @@ impl ScriptReply {
 
 /// Reads waiting requests that are called. `None` if `bytes` are not such a list.
 pub(super) fn read_called(bytes: &[u8]) -> Option<Vec<Called>> {
+    if bytes.is_empty() {
+        return Some(Vec::new());
+    }
     let (called, []) = bytes.as_chunks::<CALLED_BYTES>() else { return None };
     let called = called.iter().filter_map(|called| {
         let (permit, process) = called.split_first_chunk()?;

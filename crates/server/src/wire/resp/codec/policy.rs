@@ -39,7 +39,10 @@ impl PolicyCommand {
             (true, [policy, key, id, options @ ..]) => (policy, key, Some(*id), options),
             _ => return Err(ErrorReply::bad_request(format_args!("usage: {}", self.usage()))),
         };
-        let options = self.options(options)?;
+        let options = match options {
+            [] => CommandOptions::default(),
+            words => self.options(words)?,
+        };
         let (policy, sent) = match options.rules {
             None => (text("policy", policy)?, SentLimits::None),
             Some(rules) => {
@@ -58,6 +61,7 @@ impl PolicyCommand {
         Ok(DecisionRequest { request: Request { app, ..request }, sent })
     }
 
+    #[inline]
     fn verb(self, id: Option<&[u8]>, options: &CommandOptions<'_>) -> Result<Verb, ErrorReply> {
         let cost = options.cost.map_or(Ok(Cost::ONE), cost)?;
         let permit = id.map_or(Ok(PermitId(0)), permit)?;
@@ -180,6 +184,7 @@ fn whole(field: &str, word: &[u8], min: u64, max: u64) -> Result<u64, ErrorReply
     Ok(within(field, number, min, max)?)
 }
 
+#[inline]
 fn text<'a>(field: &str, word: &'a [u8]) -> Result<&'a str, ErrorReply> {
     std::str::from_utf8(word).map_err(|error| {
         ErrorReply::bad_request(format_args!("{field}: byte {} is not UTF-8", error.valid_up_to()))
