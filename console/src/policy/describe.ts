@@ -87,11 +87,11 @@ export function describeRule(rule: Rule, translator: Translator): string {
 export function describeRate(text: Json | undefined, translator: Translator): string {
   const rate = parseRate(text);
   if (!rate) return describeValue(text, translator);
-  const amount = new Intl.NumberFormat(translator.locale()).format(rate.count);
+  const amount = new Intl.NumberFormat(translator.locale(), { maximumFractionDigits: 6 }).format(rate.count);
   const n = rate.bytes ? `${amount} ${rate.bytes}` : amount;
-  const [count, unit] = inUnits(rate.periodUs);
+  const [count, unit] = inUnits(rate.countUs);
   if (count === 1) return translator.t(RATE[unit], { n });
-  return translator.t('policy.rate.span', { n, span: describeTime(rate.periodUs, translator) });
+  return translator.t('policy.rate.span', { n, span: describeTime(rate.countUs, translator) });
 }
 
 export function describeDuration(text: Json | undefined, translator: Translator): string {

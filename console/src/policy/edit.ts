@@ -3,7 +3,7 @@
 import { type AlgorithmName, paramsOf } from './algorithms.ts';
 import { FIELD_ORDER, RULES_MAX, listOf, ruleOf } from './document.ts';
 import { type Json, type JsonObject, type Path, get, isObject, set } from './json.ts';
-import { parseRate } from './units.ts';
+import { type Rate, durationText, parseRate } from './units.ts';
 
 /** `document` with `value` at `path`; without a value, the field goes. */
 export function edited(document: Json, path: Path, value: Json | undefined): Json {
@@ -70,13 +70,14 @@ export function withAlgorithm(rule: JsonObject, algorithm: AlgorithmName): JsonO
 function starting(params: JsonObject): JsonObject {
   const rate = parseRate(params.rate);
   const limit = params.limit ?? params.burst ?? rate?.permits ?? 100;
-  const window = typeof params.rate === 'string' && rate ? windowOf(params.rate) : '1m';
+  const window = typeof params.rate === 'string' && rate ? windowOf(params.rate, rate) : '1m';
   const per = typeof params.window === 'string' ? params.window.replace(/^1(?=[a-z])/, '') : 's';
   return { rate: `${String(limit)}/${per}`, limit, window, warmup: '10s', ttl: '30s' };
 }
 
-/** `100/s` → `1s`, `5/200ms` → `200ms`. */
-function windowOf(rate: string): string {
-  const period = rate.slice(rate.indexOf('/') + 1);
+/** `100/s` → `1s`, `5/200ms` → `200ms`, `2.5/s` → `2s`. */
+function windowOf(text: string, { periodUs, countUs }: Rate): string {
+  if (periodUs !== countUs) return durationText(periodUs);
+  const period = text.slice(text.indexOf('/') + 1);
   return /^[0-9]/.test(period) ? period : `1${period}`;
 }

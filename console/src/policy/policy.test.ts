@@ -151,7 +151,7 @@ function randomDocument(next: (below: number) => number, name: string): JsonObje
   const rules = (): Json[] => [
     {
       name: pick(['a', 'no', 'null', '1.5', '0x1f', '-', '.', '1e3', 'y']),
-      token_bucket: { rate: pick(['1/s', '64KiB/s', '5/200ms']), burst: 1 + next(1000) },
+      token_bucket: { rate: pick(['1/s', '64KiB/s', '5/200ms', '2.5/s', '60r/m']), burst: 1 + next(1000) },
     },
     { name: 'other', sliding_log: { limit: 1 + next(100), window: pick(['1s', '10m', '1d']) } },
   ];
@@ -189,6 +189,9 @@ describe('words', () => {
     [{ token_bucket: { rate: '10/min' } }, '10/min'],
     [{ token_bucket: { rate: '5/200ms' } }, '5 per 200 ms'],
     [{ token_bucket: { rate: '64KiB/s' } }, '64 KiB/s'],
+    [{ token_bucket: { rate: '2.5/s', burst: 3 } }, '2.5/s, up to 3 at once'],
+    [{ leaky_bucket: { rate: '0.001/s' } }, '0.001/s, evenly spaced'],
+    [{ leaky_bucket: { rate: '60r/m' } }, '60/min, evenly spaced'],
     [{ leaky_bucket: { rate: '100/s', burst: 5 } }, '100/s, evenly spaced, 5 more wait'],
     [{ fixed_window: { limit: 5000, calendar: 'day', time_zone: 'Europe/Berlin' } }, '5,000 each day (Europe/Berlin)'],
     [{ sliding_log: { limit: 5, window: '10m' } }, '5 in any 10 min'],
@@ -571,6 +574,18 @@ describe('leases', () => {
   });
 });
 
+test('rates are read as the server reads them', () => {
+  const read = (text: string) => {
+    const rate = parseRate(text);
+    return rate && `${rate.permits}/${durationText(rate.periodUs)}`;
+  };
+  const wholes = { '2.5/s': '5/2s', '0.001/s': '1/1000s', '2.0/s': '2/1s', '1.5MiB/s': '1572864/1s', '60r/m': '60/1m' };
+  for (const [text, whole] of Object.entries(wholes)) expect(read(text)).toBe(whole);
+  for (const text of ['0/s', '0.0/s', '.5/s', '5./s', '1.0000001/s', '2.5/366d', '4294967296.5/s', '1.5/1.5s']) {
+    expect(read(text)).toBeUndefined();
+  }
+});
+
 describe('what-if', () => {
   const document: Json = {
     name: 'site',
@@ -596,6 +611,10 @@ describe('what-if', () => {
       expect(same(turned(next, dial, dial.permits), document)).toBe(true);
     }
     expect(get(turned(document, dialsOf(document)[1]!, 7), ['rules', 1, 'leaky_bucket', 'rate'])).toBe('7MiB/2m');
+    const fraction: Json = { rules: [{ token_bucket: { rate: '2.5/s', burst: 3 } }] };
+    const [dial] = dialsOf(fraction);
+    expect([dial?.permits, dial?.periodUs]).toEqual([5, 2e6]);
+    expect(get(turned(fraction, dial!, 7), ['rules', 0, 'token_bucket', 'rate'])).toBe('7/2s');
     expect(dialsOf(null)).toEqual([]);
   });
 

@@ -38,26 +38,35 @@ const BYTES: Readonly<Record<string, number>> = {
   GiB: 2 ** 30,
 };
 
-const RATE = /^([1-9][0-9]*)(B|kB|KiB|MB|MiB|GB|GiB)?\/([1-9][0-9]*)?([a-z]+)$/;
+const RATE = /^(0|[1-9][0-9]*)(?:\.([0-9]{1,6}))?(r|B|kB|KiB|MB|MiB|GB|GiB)?\/([1-9][0-9]*)?([a-z]+)$/;
 const DURATION = /^([1-9][0-9]*)([a-z]+)$/;
 
 export interface Rate {
-  /** The permits in the period, with the unit of bytes multiplied in. */
+  /** The permits in the period, with the unit of bytes multiplied in: whole ones, 5 in 2 s for `2.5/s`. */
   permits: number;
   periodUs: number;
-  /** The number as written. */
+  /** The number and the period as written. */
   count: number;
+  countUs: number;
   bytes: string;
 }
 
 export function parseRate(text: Json | undefined): Rate | undefined {
   const parts = typeof text === 'string' ? RATE.exec(text) : null;
   if (!parts) return undefined;
-  const [, count, bytes = '', periods = '1', unit] = parts;
-  const permits = Number(count) * BYTES[bytes]!;
-  const periodUs = micros(periods, unit!);
-  if (permits > PERMITS_MAX || periodUs === undefined) return undefined;
-  return { permits, periodUs, count: Number(count), bytes };
+  const [, whole, decimals = '', unit = '', periods = '1', time] = parts;
+  const bytes = unit === 'r' ? '' : unit;
+  const countUs = micros(periods, time!);
+  if (countUs === undefined) return undefined;
+  const scaled = Number(whole + decimals) * BYTES[bytes]!;
+  const common = gcd(scaled, 10 ** decimals.length);
+  const [permits, periodUs] = [scaled / common, (countUs * 10 ** decimals.length) / common];
+  if (permits < 1 || permits > PERMITS_MAX || periodUs > PERIOD_MAX_US) return undefined;
+  return { permits, periodUs, count: Number(`${whole!}.${decimals}`), countUs, bytes };
+}
+
+function gcd(a: number, b: number): number {
+  return b === 0 ? a : gcd(b, a % b);
 }
 
 export function parseDuration(text: Json | undefined): number | undefined {

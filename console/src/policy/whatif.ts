@@ -4,7 +4,7 @@ import type { Schema } from '../lib/api.ts';
 import { ruleOf } from './document.ts';
 import { edited } from './edit.ts';
 import { type Json, get, isObject } from './json.ts';
-import { PERMITS_MAX, parseDuration, parseRate } from './units.ts';
+import { PERMITS_MAX, type Rate, durationText, parseDuration, parseRate } from './units.ts';
 
 export type Bucket = Schema['Compared']['timeline']['buckets'][number];
 
@@ -48,7 +48,10 @@ export function dialsOf(document: Json): Dial[] {
     const rule = ruleOf(value);
     if (!rule || rule.algorithm === 'concurrency') return [];
     const rate = parseRate(rule.params.rate);
-    if (rate) return [{ rule: rule.name, index, permits: rate.count, max: PERMITS_MAX, periodUs: rate.periodUs }];
+    if (rate) {
+      const permits = isFraction(rate) ? rate.permits : rate.count;
+      return [{ rule: rule.name, index, permits, max: PERMITS_MAX, periodUs: rate.periodUs }];
+    }
     const calendar = { day: 1, week: 7, month: 30, year: 365 }[String(rule.params.calendar)];
     const periodUs = calendar ? calendar * 86_400_000_000 : parseDuration(rule.params.window);
     const permits = rule.params.limit;
@@ -64,8 +67,7 @@ export function turned(document: Json, { index }: Dial, permits: number): Json {
   const rule = ruleOf(value);
   if (!rule || !isObject(value)) return document;
   const { rate } = rule.params;
-  const [name, next] =
-    typeof rate === 'string' ? ['rate', rate.replace(/^[0-9]+/, String(permits))] : ['limit', permits];
+  const [name, next] = typeof rate === 'string' ? ['rate', withPermits(rate, permits)] : ['limit', permits];
   return edited(document, ['rules', index, rule.algorithm, name], next);
 }
 
@@ -73,4 +75,15 @@ export function turned(document: Json, { index }: Dial, permits: number): Json {
 export function stepped(permits: number, by: number, max: number): number {
   const step = Math.max(1, Math.round(permits / 20));
   return Math.min(max, Math.max(1, permits + by * step));
+}
+
+/** `100/s` with 7 permits is `7/s`, and `2.5/s`, which is `5/2s`, is `7/2s`. */
+function withPermits(text: string, permits: number): string {
+  const rate = parseRate(text);
+  if (rate && isFraction(rate)) return `${permits}/${durationText(rate.periodUs)}`;
+  return text.replace(/^[0-9.]+/, String(permits));
+}
+
+function isFraction({ periodUs, countUs }: Rate): boolean {
+  return periodUs !== countUs;
 }

@@ -5,7 +5,8 @@ import { type Json, type JsonObject, isObject } from './json.ts';
 const WIDTH = 76;
 // Plain where no parser of any version of YAML takes it for something other than a text.
 const WORD = /^[A-Za-z_/][A-Za-z0-9_./-]*(:[A-Za-z0-9_./-]+)?$/;
-const AMOUNT = /^[1-9][0-9]*(B|kB|KiB|MB|MiB|GB|GiB)?\/([1-9][0-9]*)?(us|ms|s|sec|second|m|min|minute|h|hour|d|day)$/;
+const AMOUNT =
+  /^(0|[1-9][0-9]*)(\.[0-9]+)?(r|B|kB|KiB|MB|MiB|GB|GiB)?\/([1-9][0-9]*)?(us|ms|s|sec|second|m|min|minute|h|hour|d|day)$/;
 const SPAN = /^[1-9][0-9]*(us|ms|s|sec|second|m|min|minute|h|hour|d|day)$/;
 const RESERVED = /^(true|false|null|yes|no|on|off|y|n|nan|inf)$/i;
 // JSON leaves these as they are; YAML wants them escaped, or people could not see them.

@@ -8,7 +8,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::limits::{EXCERPT_CHARS_MAX, PERIOD_MAX_US, PERMITS_MAX};
-use crate::num::{Micros, Rate};
+use crate::num::{Micros, Rate, gcd};
 
 /// The units of time, longest first, in µs.
 const UNITS: [(&str, u64); 6] = [
@@ -20,6 +20,9 @@ const UNITS: [(&str, u64); 6] = [
     ("us", 1),
 ];
 
+/// Most digits behind the point of a rate: a millionth of a permit a second is one in 11.6 days.
+const DECIMALS_MAX: usize = 6;
+
 /// A text that is not a [`Rate`]. Its message repeats the text and states what is permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateError {
@@ -29,7 +32,8 @@ pub struct RateError {
 impl FromStr for Rate {
     type Err = RateError;
 
-    /// Reads a rate in the format of policy documents: `100/s`, `60/min`, `5/200ms`, `64KiB/s`.
+    /// Reads a rate in the format of policy documents: `100/s`, `60/min`, `5/200ms`, `2.5/s`, `64KiB/s`. A fraction of a
+    /// permit becomes whole permits in a longer period: `2.5/s` is `5/2s`.
     fn from_str(text: &str) -> Result<Self, RateError> {
         parse_rate(text).ok_or_else(|| RateError { given: excerpt(text) })
     }
@@ -49,8 +53,8 @@ impl fmt::Display for RateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "invalid rate `{}`: expected 1 to {PERMITS_MAX} permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
-             1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`",
+            "invalid rate `{}`: expected up to {PERMITS_MAX} permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
+             1us to 366d, such as `100/s`, `2.5/s`, `5/200ms` or `64KiB/s`",
             self.given
         )
     }
@@ -101,12 +105,31 @@ pub fn excerpt(given: &str) -> String {
 
 fn parse_rate(text: &str) -> Option<Rate> {
     let (permits, period) = text.split_once('/')?;
-    let (permits, unit) = split_number(permits);
-    let permits = parse_whole(permits)?.checked_mul(bytes_of(unit)?)?;
+    let (whole, rest) = split_number(permits);
+    let (decimals, unit) = match rest.strip_prefix('.') {
+        None => ("", rest),
+        Some(rest) => match split_number(rest) {
+            ("", _) => return None,
+            decimals => decimals,
+        },
+    };
+    let (permits, parts) = parse_decimal(whole, decimals)?;
+    let permits = permits.checked_mul(permits_of(unit)?)?;
     let (count, unit) = split_number(period);
     let count = if count.is_empty() { 1 } else { parse_whole(count)? };
     let period = count.checked_mul(micros_of(unit)?)?;
-    Rate::new(permits, Micros::new(period)).ok()
+    let common = if permits > 0 { gcd(permits, parts) } else { 1 };
+    Rate::new(permits / common, Micros::new(period.checked_mul(parts / common)?)).ok()
+}
+
+/// Returns the numerator of a number with these digits before and behind its point, and the denominator, a power of ten.
+fn parse_decimal(whole: &str, decimals: &str) -> Option<(u64, u64)> {
+    if decimals.len() > DECIMALS_MAX {
+        return None;
+    }
+    let behind = if decimals.is_empty() { 0 } else { decimals.parse().ok()? };
+    let parts = decimals.bytes().fold(1_u64, |parts, _| parts * 10);
+    Some((parse_whole(whole)?.checked_mul(parts)?.checked_add(behind)?, parts))
 }
 
 /// The digits at the beginning of `text`, and the rest.
@@ -115,9 +138,10 @@ fn split_number(text: &str) -> (&str, &str) {
     text.split_at(digits)
 }
 
-fn bytes_of(unit: &str) -> Option<u64> {
+/// Returns the permits of a unit of bytes, or of `r`, a request in the configuration of nginx.
+fn permits_of(unit: &str) -> Option<u64> {
     Some(match unit {
-        "" | "B" => 1,
+        "" | "r" | "B" => 1,
         "kB" => 1_000,
         "KiB" => 1 << 10,
         "MB" => 1_000_000,
@@ -154,12 +178,40 @@ mod tests {
     }
 
     #[test]
+    fn a_fraction_of_a_permit_is_whole_permits_in_a_longer_period() {
+        for (text, written) in [
+            ("2.5/s", "5/2s"),
+            ("0.001/s", "1/1000s"),
+            ("0.000001/s", "1/1000000s"),
+            ("1.50/min", "3/2m"),
+            ("2.0/s", "2/s"),
+            ("12.25/200ms", "49/800ms"),
+            ("1.5MiB/s", "1572864/s"),
+            ("0.1B/s", "1/10s"),
+            ("60r/m", "60/m"),
+            ("0.5r/s", "1/2s"),
+            ("4294967295.5/s", ""),
+            ("2.5/366d", ""),
+            ("0.0/s", ""),
+            ("0.0000001/s", ""),
+            (".5/s", ""),
+            ("5./s", ""),
+            ("00.5/s", ""),
+            ("1.5.5/s", ""),
+            ("1.5/1.5s", ""),
+        ] {
+            let read = text.parse::<Rate>().map(|rate| rate.to_string()).unwrap_or_default();
+            assert_eq!(read, written, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_rate_is_named_on_one_line() {
         let error = "6\n/min".parse::<Rate>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "invalid rate `6\\n/min`: expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
-             1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`"
+            "invalid rate `6\\n/min`: expected up to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
+             1us to 366d, such as `100/s`, `2.5/s`, `5/200ms` or `64KiB/s`"
         );
         let long = "x".repeat(EXCERPT_CHARS_MAX + 1).parse::<Rate>().unwrap_err().to_string();
         assert!(long.contains("x…`"), "{long}");

@@ -4,12 +4,14 @@
 //! |---|---|---|
 //! | rate | `100/s` | 100 permits every 1 000 000 µs |
 //! | rate | `5/200ms`, `10/min`, `1/day` | 5 every 200 000 µs, … |
+//! | rate with a fraction | `2.5/s`, `0.001/s` | 5 every 2 s, 1 every 1 000 s; at most six digits behind the point |
+//! | rate of nginx | `60r/m` | 60 every minute |
 //! | rate of bytes | `64KiB/s` | 65 536 every second; also `B`, `kB`, `MB`, `MiB`, `GB`, `GiB` |
 //! | duration | `250us`, `250ms`, `1s`, `5m`, `1h`, `1d` | so many µs |
 //!
 //! Units of time: `us`, `ms`, `s` (`sec`, `second`), `m` (`min`, `minute`), `h` (`hour`), `d`
-//! (`day`). Numbers are whole and plain: `1500ms`, not `1.5s`; `3/2s`, not `1.5/s`; no sign, no
-//! leading zero, no `1_000`, no `0x10`.
+//! (`day`). Times are whole: `1500ms`, not `1.5s`. Numbers are plain: no sign, no leading zero, no `1_000`,
+//! no `0x10`, no `1e3`.
 //!
 //! ```
 //! use sluicegate_policy::text;
@@ -46,7 +48,8 @@ pub struct TextError(Finding);
 /// Reads a rate such as `100/s`.
 ///
 /// # Errors
-/// [`TextError`] unless it is 1 to 2^32 permits, or bytes in a unit, per 1 µs to 366 days.
+/// [`TextError`] unless it is up to 2^32 permits, or bytes in a unit, per 1 µs to 366 days, also once its fraction is whole
+/// permits.
 pub fn rate(text: &str) -> Result<Rate, TextError> {
     text.parse().map_err(|_| {
         if is_template(text) {
@@ -72,8 +75,8 @@ pub fn rate(text: &str) -> Result<Rate, TextError> {
         }
         TextError(finding!(
             "bad_rate",
-            "invalid rate {given}: expected 1 to {max} permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
-             1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`",
+            "invalid rate {given}: expected up to {max} permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
+             1us to 366d, such as `100/s`, `2.5/s`, `5/200ms` or `64KiB/s`",
             given,
             max = PERMITS_MAX
         ))
@@ -206,8 +209,8 @@ fn parse_instant(text: &str) -> Option<Micros> {
 }
 
 /// The pattern of texts that [`rate`](fn@rate) accepts, for schemas.
-pub(crate) const RATE_PATTERN: &str = "^[1-9][0-9]*(B|kB|KiB|MB|MiB|GB|GiB)?/([1-9][0-9]*)?\
-     (us|ms|s|sec|second|m|min|minute|h|hour|d|day)$";
+pub(crate) const RATE_PATTERN: &str = "^([1-9][0-9]*(\\.[0-9]{1,6})?|0\\.[0-9]{0,5}[1-9][0-9]{0,5})\
+     (r|B|kB|KiB|MB|MiB|GB|GiB)?/([1-9][0-9]*)?(us|ms|s|sec|second|m|min|minute|h|hour|d|day)$";
 
 /// The pattern of texts that [`span`](fn@span) accepts, for schemas.
 pub(crate) const SPAN_PATTERN: &str = "^[1-9][0-9]*(us|ms|s|sec|second|m|min|minute|h|hour|d|day)$";
@@ -256,6 +259,8 @@ mod tests {
         check_rate("4GiB/us", PERMITS_MAX, 1);
         check_rate("7/second", 7, 1_000_000);
         check_rate("7/3minute", 7, 180_000_000);
+        check_rate("2.5/s", 5, 2_000_000);
+        check_rate("60r/m", 60, 60_000_000);
     }
 
     #[test]
@@ -282,19 +287,19 @@ mod tests {
             ("10 per second", Some("10/s")),
             ("10 / minute", Some("10/m")),
             ("10/minutes", Some("10/m")),
-            ("0.5/s", Some("1/2s")),
-            ("1.5/s", Some("3/2s")),
-            ("2.0/s", Some("2/s")),
+            ("0.5 per second", Some("1/2s")),
+            ("1.25 / min", Some("5/4m")),
+            ("2.50/S", Some("5/2s")),
             ("1,000/s", Some("1000/s")),
             ("1_000_000/h", Some("1000000/h")),
-            ("10r/s", Some("10/s")),
-            ("30r/m", Some("30/m")),
+            ("10r/sec.", None),
+            ("30 r/m", Some("30/m")),
             ("10/hr", Some("10/h")),
             ("5/2hr", None),
             ("10/Hour", Some("10/h")),
             ("5 requests per hour", Some("5/h")),
             ("1,00/s", None),
-            ("1.25/s", None),
+            ("1.0000001/s", None),
             ("0.0/s", None),
             ("-10/s", None),
             ("99999999999999999999.5/s", None),
@@ -318,7 +323,9 @@ mod tests {
             "0/s",
             "-5/s",
             "+5/s",
-            "1.5/s",
+            "1.5/1.5s",
+            ".5/s",
+            "1./s",
             "NaN/s",
             "inf/s",
             "1e3/s",
@@ -343,7 +350,7 @@ mod tests {
         ] {
             let error = rate(text).unwrap_err();
             let problem = text.parse::<Rate>().unwrap_err().to_string();
-            assert!(problem.contains(": expected 1 to 4294967296 permits"), "{problem}");
+            assert!(problem.contains(": expected up to 4294967296 permits"), "{problem}");
             assert!(error.to_string().starts_with("invalid rate `"), "{error}");
         }
     }

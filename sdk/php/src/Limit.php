@@ -14,8 +14,9 @@ use Sluicegate\Rules\RuleSet;
  * A limit that is made in code. Rates and spans are texts as in policies.
  *
  * A span is a whole number and a unit, 1 us to 366 d: `us`, `ms`, `s` (`sec`, `second`), `m` (`min`, `minute`), `h`
- * (`hour`), `d` (`day`), such as `500ms`. A rate is 1 to 2^32 permits, a `/`, and a span or a unit: `10/min`,
- * `100/15m`; permits that are bytes may have `B`, `kB`, `KiB`, `MB`, `MiB`, `GB` or `GiB`: `64KiB/s`.
+ * (`hour`), `d` (`day`), such as `500ms`. A rate is up to 2^32 permits, a `/`, and a span or a unit: `10/min`,
+ * `100/15m`, `2.5/s`, with six digits behind the point at most; permits that are bytes may have `B`, `kB`, `KiB`,
+ * `MB`, `MiB`, `GB` or `GiB`: `64KiB/s`.
  */
 final readonly class Limit
 {
@@ -32,7 +33,7 @@ final readonly class Limit
     /**
      * Returns a token bucket: bursts of up to `$burst` permits, refilled at the rate.
      *
-     * @param int|null $burst permits, 1 to 2^32; null: those of the rate
+     * @param int|null $burst permits, 1 to 2^32; null: those of the rate, if it has no fraction
      * @param int|null $initial permits of a new key; null: the burst
      * @throws InvalidRequest if a parameter is not valid; all these functions do so
      */

@@ -13,13 +13,17 @@ use Sluicegate\Limit;
  */
 final class LimitTest extends TestCase
 {
-    private const RATE = 'is not a rate; expected 1 to 2^32 permits per time, such as `10/s`';
+    private const RATE = 'is not a rate; expected up to 2^32 permits per time, such as `10/s` or `2.5/s`';
     private const SPAN = 'is not a duration from 1us to 366d, such as `10s`';
 
     /** @return iterable<string, array{callable(): Limit, string}> */
     public static function builders(): iterable
     {
-        foreach (['10', '0/s', '4294967297/s', '10/367d', '10/é', '1.5/s', '01/s', '10/ s'] as $rate) {
+        $rates = [
+            '10', '0/s', '4294967297/s', '10/367d', '10/é', '01/s', '10/ s',
+            '1.5/1.5s', '.5/s', '1./s', '0.0/s', '1.0000001/s', '4294967296.5/s', '2.5/366d',
+        ];
+        foreach ($rates as $rate) {
             yield "the rate $rate" => [
                 static fn (): Limit => Limit::tokenBucket($rate), "token_bucket.rate: `$rate` " . self::RATE,
             ];
@@ -31,6 +35,7 @@ final class LimitTest extends TestCase
         }
         $outside = [
             'token_bucket.burst: `0` is outside 1..=4294967296' => static fn () => Limit::tokenBucket('1/s', 0),
+            'token_bucket.burst: is missing' => static fn () => Limit::tokenBucket('2.5/s'),
             'token_bucket.initial: `6` is outside 0..=5' => static fn () => Limit::tokenBucket('1/s', 5, 6),
             'leaky_bucket.burst: `-1` is outside 0..=4294967296' => static fn () => Limit::leakyBucket('1/s', -1),
             'fixed_window.limit: `0` is outside 1..=4294967296' => static fn () => Limit::fixedWindow(0, '1s'),
@@ -162,6 +167,17 @@ final class LimitTest extends TestCase
         $rates = ['64KiB/200ms' => 65_536, '1MB/s' => 1_000_000, '4GiB/d' => 4_294_967_296, '7/day' => 7];
         foreach ($rates as $rate => $permits) {
             self::assertSame($permits, Limit::tokenBucket($rate)->rules->rules[0]->limit);
+        }
+    }
+
+    public function testAFractionOfAPermitIsWholePermitsInALongerPeriod(): void
+    {
+        $rates = [
+            '2.5/s' => '5/2s', '0.001/s' => '1/1000s', '1.50/min' => '3/2min', '12.25/200ms' => '49/800ms',
+            '1.5MiB/s' => '1572864/s', '0.1B/s' => '1/10s', '60r/m' => '60/m', '2.0/s' => '2/s',
+        ];
+        foreach ($rates as $rate => $whole) {
+            self::assertEquals(Limit::tokenBucket($whole, 3), Limit::tokenBucket($rate, 3), $rate);
         }
     }
 

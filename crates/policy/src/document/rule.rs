@@ -205,7 +205,14 @@ fn algorithm_rule(
                 at.report::<()>(missing(&wanted));
                 complete = false;
             }
-            (None, Some(_)) => {}
+            (None, Some(_)) => {
+                if (algorithm, param.name) == ("token_bucket", "burst")
+                    && let Some(problem) = fields.get("rate").and_then(burst_of_fraction)
+                {
+                    at.report::<()>(problem);
+                    complete = false;
+                }
+            }
         }
     }
     if !complete {
@@ -215,6 +222,25 @@ fn algorithm_rule(
         Ok(rule) => Some(rule),
         Err(error) => out_of_range(&error, at),
     }
+}
+
+/// Returns the problem of a bucket without `burst` if `rate` has a fraction: its permits are those of a period that is not
+/// written there. `2.53/s` is `253/100s`, and nobody means a burst of 253.
+fn burst_of_fraction(rate_node: &DocumentNode) -> Option<crate::Finding> {
+    let DocumentNode::Text(text) = rate_node else { return None };
+    let (_, period) = text.split_once('/')?;
+    let (exact, written) = (rate(text).ok()?, rate(&alloc::format!("1/{period}")).ok()?);
+    let (us, written_us) = (exact.period().get(), written.period().get());
+    (us != written_us).then(|| {
+        let permits = u128::from(exact.permits()) * u128::from(written_us);
+        finding!(
+            "burst_of_fraction",
+            "is missing: {given} is `{exact}`, so write how many permits a full bucket has, such as `burst: {burst}`",
+            given = quoted(text),
+            exact,
+            burst = permits.div_ceil(us.into())
+        )
+    })
 }
 
 /// Reports an error of the kernel, whose fields may contain a unit: `window in µs`.

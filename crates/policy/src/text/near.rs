@@ -83,8 +83,8 @@ fn unit_of(word: &str) -> &str {
     }
 }
 
-/// The most likely meaning of a rate in words, with a fraction, without a time or with other units: `10/s` for `10` and
-/// `10 per second`, `1/2s` for `0.5/s`, `5000/s` for `5k/s`, `100/min` for `100rpm`, `1000/s` for `1,000/s`.
+/// The most likely meaning of a rate in words, without a time or with other units: `10/s` for `10` and `10 per second`,
+/// `5000/s` for `5k/s`, `100/min` for `100rpm`, `1000/s` for `1,000/s`.
 pub(super) fn near_rate(text: &str) -> Option<String> {
     let (permits, per) = match text.split_once('/').or_else(|| text.split_once(" per ")) {
         Some((permits, per)) => (permits.trim(), per.trim()),
@@ -99,24 +99,9 @@ pub(super) fn near_rate(text: &str) -> Option<String> {
     };
     let requests = ["requests", "request", "reqs", "req", "r"];
     let permits = requests.iter().find_map(|word| permits.strip_suffix(*word)).unwrap_or(permits);
-    let permits = &in_known_units(&without_separators(permits.trim_end()));
-    let (permits, count) = match permits.split_once('.') {
-        None => (permits.to_owned(), String::new()),
-        // A permit and a half a second is three in two seconds: tenths are enough for a hint.
-        Some((whole, tenths)) if tenths.len() == 1 => {
-            let tenths =
-                whole.parse::<u64>().ok()?.checked_mul(10)? + tenths.parse::<u64>().ok()?;
-            let common = [10, 5, 2, 1].into_iter().find(|common| tenths.is_multiple_of(*common))?;
-            ((tenths / common).to_string(), (10 / common).to_string())
-        }
-        Some(_) => return None,
-    };
-    if !count.is_empty() && per.starts_with(|char: char| char.is_ascii_digit()) {
-        // A count before another is another number.
-        return None;
-    }
+    let permits = in_known_units(&without_separators(permits.trim_end()));
     let singular = per.strip_suffix('s').unwrap_or(per);
-    let rate = |unit: &str| alloc::format!("{permits}/{count}{unit}").parse::<Rate>();
+    let rate = |unit: &str| alloc::format!("{permits}/{unit}").parse::<Rate>();
     rate(per).or_else(|_| rate(singular)).ok().map(|near| near.to_string())
 }
 

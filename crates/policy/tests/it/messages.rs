@@ -464,7 +464,7 @@ fn of_rules() {
 
 #[test]
 fn of_what_was_most_likely_meant() {
-    for (bad, near) in [("100", "100/s"), ("1.5/s", "3/2s"), ("10 per minute", "10/m")] {
+    for (bad, near) in [("100", "100/s"), ("1.5 per second", "3/2s"), ("10 per minute", "10/m")] {
         rule(
             &format!("{{ token_bucket: {{ rate: {bad} }} }}"),
             &format!(
@@ -473,12 +473,12 @@ fn of_what_was_most_likely_meant() {
         );
     }
     // A rate that is not the one that was meant is worse than none.
-    for bad in ["1.5/2s", "2.0/10s", "0.5/200ms"] {
+    for bad in ["1.5.0/2s", "2.0000000/10s", "0.5/200.5ms"] {
         rule(
             &format!("{{ token_bucket: {{ rate: {bad} }} }}"),
             &format!(
-                "~.token_bucket.rate: invalid rate `{bad}`: expected 1 to 4294967296 permits (or B, kB, KiB, MB, \
-                 MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`"
+                "~.token_bucket.rate: invalid rate `{bad}`: expected up to 4294967296 permits (or B, kB, KiB, MB, \
+                 MiB, GB, GiB) per 1us to 366d, such as `100/s`, `2.5/s`, `5/200ms` or `64KiB/s`"
             ),
         );
     }
@@ -508,7 +508,7 @@ fn of_what_was_most_likely_meant() {
 
 #[test]
 fn of_numbers() {
-    let rate = "expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`";
+    let rate = "expected up to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `2.5/s`, `5/200ms` or `64KiB/s`";
     let span =
         "expected 1us to 366d as a whole number and a unit (us, ms, s, m, h, d), such as `250ms`";
     for bad in [
@@ -520,7 +520,7 @@ fn of_numbers() {
         "9223372036854775808/s",
         "0x10/s",
         "1/fortnight",
-        "1.55/s",
+        "1.0000001/s",
     ] {
         let expected = format!("~.token_bucket.rate: invalid rate `{bad}`: {rate}");
         rule(&format!("{{ token_bucket: {{ rate: {bad} }} }}"), &expected);
@@ -632,6 +632,25 @@ fn of_parameters() {
 }
 
 /// Rates in the notation of other limiters, and the notation here.
+#[test]
+fn of_a_bucket_without_a_burst_whose_rate_has_a_fraction() {
+    for (given, exact, burst) in
+        [("2.5/s", "5/2s", 3), ("0.001/s", "1/1000s", 1), ("12.25/200ms", "49/800ms", 13)]
+    {
+        rule(
+            &format!("token_bucket: {{ rate: {given} }}"),
+            &format!(
+                "~.token_bucket.burst: is missing: `{given}` is `{exact}`, so write how many permits a full bucket \
+                 has, such as `burst: {burst}`"
+            ),
+        );
+        rule(&format!("token_bucket: {{ rate: {given}, burst: {burst} }}"), "ok");
+        rule(&format!("leaky_bucket: {{ rate: {given} }}"), "ok");
+    }
+    rule("token_bucket: { rate: 2.0/s }", "ok");
+    rule("token_bucket: { rate: 1.5KiB/s }", "ok");
+}
+
 #[test]
 fn a_rate_in_other_units_is_told_in_ours() {
     for (given, near) in [

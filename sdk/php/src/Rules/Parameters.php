@@ -31,8 +31,8 @@ final class Parameters
         'd' => 86_400_000_000, 'day' => 86_400_000_000,
     ];
 
-    private const BYTES = [
-        '' => 1, 'B' => 1, 'kB' => 1000, 'KiB' => 1024, 'MB' => 1_000_000, 'MiB' => 1_048_576,
+    private const PERMITS = [
+        '' => 1, 'r' => 1, 'B' => 1, 'kB' => 1000, 'KiB' => 1024, 'MB' => 1_000_000, 'MiB' => 1_048_576,
         'GB' => 1_000_000_000, 'GiB' => 1_073_741_824,
     ];
 
@@ -110,24 +110,37 @@ final class Parameters
     }
 
     /**
-     * The permits and the period in µs of a text such as `100/s` or `64KiB/200ms`; `60/m` and `1/s` differ.
+     * The permits and the period in µs of a text such as `100/s` or `64KiB/200ms`; `60/m` and `1/s` differ. A fraction
+     * becomes whole permits in a longer period: 5 in 2 s for `2.5/s`; the third number is the period that is written.
      *
-     * @return array{int, int}
+     * @return array{int, int, int}
      */
     public function rate(string $name): array
     {
         $value = $this->value($name);
-        $unit = '(B|kB|KiB|MB|MiB|GB|GiB)?';
-        if (is_string($value) && preg_match("~^(0|[1-9][0-9]*)$unit/(.+)$~Ds", $value, $found)) {
-            $count = self::digits($found[1]);
-            $permits = $count === null ? null : $count * self::BYTES[$found[2]];
-            $period = self::us(ctype_digit($found[3][0]) ? $found[3] : '1' . $found[3]);
-            if (is_int($permits) && $permits >= 1 && $permits <= self::PERMITS_MAX && $period !== null) {
-                return [$permits, $period];
+        $unit = '(r|B|kB|KiB|MB|MiB|GB|GiB)?';
+        if (is_string($value) && preg_match("~^(0|[1-9][0-9]*)(?:\\.([0-9]{1,6}))?$unit/(.+)$~Ds", $value, $found)) {
+            $parts = 10 ** strlen($found[2]);
+            $whole = self::digits($found[1]);
+            // Above 63 bits these are floats.
+            $permits = $whole === null ? null : ($whole * $parts + (int) $found[2]) * self::PERMITS[$found[3]];
+            $written = self::us(ctype_digit($found[4][0]) ? $found[4] : '1' . $found[4]);
+            if (is_int($permits) && $permits >= 1 && $written !== null) {
+                $common = self::gcd($permits, $parts);
+                $permits = intdiv($permits, $common);
+                $period = $written * intdiv($parts, $common);
+                if ($permits <= self::PERMITS_MAX && $period <= self::SPAN_MAX_US) {
+                    return [$permits, $period, $written];
+                }
             }
         }
-        $wanted = 'is not a rate; expected 1 to 2^32 permits per time, such as `10/s`';
+        $wanted = 'is not a rate; expected up to 2^32 permits per time, such as `10/s` or `2.5/s`';
         throw $this->error($name, $this->shown($value) . " $wanted");
+    }
+
+    private static function gcd(int $a, int $b): int
+    {
+        return $b === 0 ? $a : self::gcd($b, $a % $b);
     }
 
     private function value(string $name, mixed $default = null): mixed

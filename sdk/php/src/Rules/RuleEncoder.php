@@ -91,8 +91,9 @@ final class RuleEncoder
     /** @return list<int> */
     private static function tokenBucket(Parameters $p): array
     {
-        [$permits, $periodUs] = $p->rate('rate');
-        $burst = $p->wholeNumber('burst', 1, self::PERMITS_MAX, $permits);
+        [$permits, $periodUs, $writtenUs] = $p->rate('rate');
+        // The permits of a period that is not written: `2.53/s` is `253/100s`, and nobody means a burst of 253.
+        $burst = $p->wholeNumber('burst', 1, self::PERMITS_MAX, $periodUs === $writtenUs ? $permits : null);
         $initial = $p->wholeNumber('initial', 0, $burst, $burst);
         $byInterval = $p->word('refill', ['smooth', 'interval'], 'smooth') === 'interval';
         $flow = $byInterval ? [$periodUs, $permits, 1] : self::flow($permits, $periodUs, $burst);

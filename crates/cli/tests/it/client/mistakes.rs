@@ -61,7 +61,7 @@ const DOCUMENTS: &[FileMistake] = &[
     (
         "half.yaml",
         "policies: [{ name: a, rules: [{ token_bucket: { rate: 0.5/s } }] }]",
-        "invalid rate `0.5/s`: expected permits per time, such as `1/2s`",
+        "burst: is missing: `0.5/s` is `1/2s`, so write how many permits a full bucket has, such as `burst: 1`",
     ),
     (
         "unit.yaml",
@@ -71,7 +71,7 @@ const DOCUMENTS: &[FileMistake] = &[
     (
         "negative.yaml",
         "policies: [{ name: a, rules: [{ token_bucket: { rate: -10/s, burst: 0 } }] }]",
-        "invalid rate `-10/s`: expected 1 to 4294967296 permits & burst: `0` is not a whole number from 1 to 4294967296",
+        "invalid rate `-10/s`: expected up to 4294967296 permits & burst: `0` is not a whole number from 1 to 4294967296",
     ),
     (
         "same.yaml",
