@@ -137,6 +137,26 @@ final class FpmTest extends TestCase
         self::assertLessThanOrEqual(4, substr_count($log(), 'sluicegate: '), $log());
     }
 
+    public function testWithoutRedisAllRequestsPassForWhichTheShareHasRoom(): void
+    {
+        $redis = new RedisServer();
+        $this->start($redis->port, workers: 50);
+        Published::in($redis->client(), 1, ['name' => 'orders', 'rules' => [
+            ['sliding_counter' => ['limit' => 10_000, 'window' => '1h']],
+        ]]);
+        $ask = fn (int $requests): array => FastCgi::all(
+            "$this->dir/socket",
+            ...array_fill(0, $requests, self::env('192.0.2.1')),
+        );
+        self::assertStringContainsString('decided by store', $ask(1)[0]);
+        $redis->stop();
+        foreach (range(1, 6) as $round) {
+            foreach ($ask(50) as $answer) {
+                self::assertStringContainsString('decided by local', $answer, "round $round");
+            }
+        }
+    }
+
     public function testWithoutApcuTheLogIsBounded(): void
     {
         $redis = new RedisServer();

@@ -203,6 +203,24 @@ final class ShareTest extends TestCase
         self::assertNull($memory->get("lock:$slot"));
     }
 
+    /** On a busy machine, a process that decides may stand still while others wait for the account. */
+    public function testAProcessThatStandsStillForTenMillisecondsLetsNoOtherRefuse(): void
+    {
+        $budget = self::budget(Limit::fixedWindow(10, '1h'));
+        $lock = "lock:$budget->stateKey";
+        $memory = new HookedMemory();
+        $memory->add($lock, 1, 1);
+        $tries = 0;
+        $standing = static function () use ($memory, $lock, &$tries, &$standing): void {
+            $tries += 1;
+            $tries < 200 ? $memory->before($lock, $standing) : $memory->delete($lock);
+        };
+        $memory->before($lock, $standing);
+        $share = new Share(new Accounts($memory, 10), new UsageCache($memory));
+        $decision = $share->decide($budget, new KernelRequest(Verb::Check, 1), self::NOW, 1);
+        self::assertSame([true, 9, 200], [$decision->allowed, $decision->remaining, $tries]);
+    }
+
     /** @return iterable<string, array{array, string, bool, list<int>}> */
     public static function edits(): iterable
     {

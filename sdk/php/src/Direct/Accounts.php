@@ -13,9 +13,6 @@ use Sluicegate\Memory\Memory;
  */
 final class Accounts
 {
-    /** The longest wait for another process that has locked the account, in µs: a decision takes about ten. */
-    private const LOCK_WAIT_US = 1_000;
-
     /** @param int $max the most accounts at a time; beyond it requests are refused */
     public function __construct(private readonly Memory $memory, private readonly int $max)
     {
@@ -27,21 +24,15 @@ final class Accounts
      * @template T
      * @param callable(Account): T $use changes the account, which is then stored, or deleted if it can be dropped
      * @param (callable(): Account)|null $open makes the account of a key that has none; null: `$use` is not called then
-     * @param int $waitUs the longest wait for another process that has locked it
      * @return T|null the result of `$use`; null if there is no account, another process has it locked, or there is no
      *   room
      */
-    public function with(
-        Budget $budget,
-        int $now,
-        callable $use,
-        ?callable $open = null,
-        int $waitUs = self::LOCK_WAIT_US,
-    ): mixed {
+    public function with(Budget $budget, int $now, callable $use, ?callable $open = null): mixed
+    {
         return $this->withLock($budget->stateKey, $now, static function (Account $account) use ($budget, $now, $use) {
             $account->takeOver($budget, $now);
             return $use($account);
-        }, $open, $waitUs);
+        }, $open);
     }
 
     /** Returns whether a key has an account, or perhaps gets one now. */
@@ -85,15 +76,10 @@ final class Accounts
      * @param (callable(): Account)|null $open
      * @return T|null
      */
-    private function withLock(
-        string $stateKey,
-        int $now,
-        callable $use,
-        ?callable $open = null,
-        int $waitUs = self::LOCK_WAIT_US,
-    ): mixed {
+    private function withLock(string $stateKey, int $now, callable $use, ?callable $open = null): mixed
+    {
         $lock = "lock:$stateKey";
-        if (!Lock::take($this->memory, $lock, $waitUs)) {
+        if (!Lock::take($this->memory, $lock, Lock::PATIENCE_US)) {
             return null;
         }
         try {

@@ -312,7 +312,7 @@ final class DirectDecider extends PolicyDecider
         $this->usage->record($budget, $answer, $now);
         if ($this->accounts->has($budget->stateKey)) {
             $raise = static fn (Account $account) => $account->raise($answer->inUse, $now);
-            $this->accounts->with($budget, $now, $raise, waitUs: Lock::PATIENCE_US);
+            $this->accounts->with($budget, $now, $raise);
         }
     }
 
@@ -390,7 +390,7 @@ final class DirectDecider extends PolicyDecider
             $more = static fn (int $owed, int $billed): int => $owed - $billed;
             $isOlder = $isSent && max(array_map($more, $account->owed($now), $bill[1])) > 0;
             return [$bill[0], $bill[1], $isOlder];
-        }, waitUs: Lock::PATIENCE_US);
+        });
         return $isRead || !$this->accounts->exists($budget->stateKey)
             ? $bill
             : throw new StoreFailure(FailureKind::Contended, false, 'another process has the account of the key');
@@ -406,7 +406,7 @@ final class DirectDecider extends PolicyDecider
             $account->raise($answer->inUse, $now);
             return max($account->owed($now)) > 0;
         };
-        return (bool) $this->accounts->with($budget, $now, $paid, waitUs: Lock::PATIENCE_US);
+        return (bool) $this->accounts->with($budget, $now, $paid);
     }
 
     private function dropBill(Budget $budget, string $id, int $now): void

@@ -345,7 +345,7 @@ final class PhpRedis implements Runner
         if (str_contains($message, "got '\x15'")) {
             $message = 'it expects TLS, as rediss://HOST or tls://HOST say';
         } elseif (in_array($message, self::CLOSED, true) && !$this->hasReplied && !$this->isTls()) {
-            $message .= ' (a Redis that expects TLS, as rediss://HOST or tls://HOST say, does that)';
+            $message .= ' (a Redis that expects TLS, as rediss://HOST or tls://HOST say, does that, too)';
         } elseif (str_starts_with($message, 'protocol error')) {
             $word = ConnectionFailure::NOT_REDIS;
         }
