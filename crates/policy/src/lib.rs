@@ -16,7 +16,8 @@
 //! 6. [`attribute`]: policies and keys for gateways that send attributes instead of names.
 //! 7. [`descriptor`]: policies and keys for gateways with Envoy's rate limit protocol, and the import of its
 //!    configurations.
-//! 8. [`schema`]: the JSON Schema of documents, made of the same tables that parse them.
+//! 8. [`endurance`]: how long rules admit a load that is above their limits.
+//! 9. [`schema`]: the JSON Schema of documents, made of the same tables that parse them.
 //!
 //! ```
 //! use sluicegate_kernel::{Cost, Micros, Moment, States, Verb};
@@ -58,6 +59,7 @@ pub mod attribute;
 pub mod calendar;
 pub mod descriptor;
 pub mod document;
+pub mod endurance;
 pub mod error;
 pub mod finding;
 pub mod leases;
@@ -79,6 +81,7 @@ pub use attribute::{
 pub use calendar::Windows;
 pub use descriptor::DescriptorTree;
 pub use document::{Document, WrittenError, WrittenPolicy};
+pub use endurance::Endurance;
 pub use error::{DocumentError, DocumentErrors};
 pub use finding::Finding;
 pub use leases::{LeaseBounds, Leases};

@@ -169,7 +169,7 @@ pub(crate) async fn decide(engine: Arc<Engine<SimStore>>, arrival: Arrival) -> D
     };
     let turn = engine.turn();
     match arrival.ask {
-        Ask::Explain(_) => Done::Explained(arrival, turn.explain(&request).await),
+        Ask::Explain(_) => Done::Explained(arrival, turn.explain(&request, None).await),
         Ask::Hold(_) => Done::Held(arrival, PermitStep::Acquire, turn.decide(&request).await),
         _ => Done::Decided(arrival, turn.decide(&request).await),
     }

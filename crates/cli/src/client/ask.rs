@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use axum::http::StatusCode;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use sluicegate_kernel::Rate;
 use sluicegate_kernel::limits::{COST_MAX, SPAN_MAX_US};
 use sluicegate_server::config::Span;
 use sluicegate_text::terminal::{self, OutputFormat};
@@ -62,6 +63,10 @@ pub(crate) enum AskCommand {
         budget: BudgetArgs,
         #[command(flatten)]
         cost: CostArgs,
+        /// Steady load of requests of one permit, such as 500/s: also show how long a full budget admits it, and
+        /// how long it then takes to be full again.
+        #[arg(long, value_name = "RATE")]
+        at: Option<Rate>,
     },
     /// Give permits back.
     Refund {
@@ -177,6 +182,8 @@ pub(super) struct QuestionBody<'a> {
     pub(super) id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) charged: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) at: Option<String>,
 }
 
 impl QuestionBody<'_> {
@@ -206,20 +213,23 @@ struct ParsedCommand {
     max_wait: Option<Span>,
     id: Option<String>,
     charged: Option<u64>,
+    at: Option<Rate>,
 }
 
 impl From<AskCommand> for ParsedCommand {
     fn from(command: AskCommand) -> Self {
         let of = |verb, budget, cost: Option<CostArgs>| {
             let cost = cost.map(|cost| cost.cost);
-            Self { verb, budget, cost, max_wait: None, id: None, charged: None }
+            Self { verb, budget, cost, max_wait: None, id: None, charged: None, at: None }
         };
         match command {
             AskCommand::Check { budget, cost, max_wait } => {
                 Self { max_wait, ..of(ClientVerb::Check, budget, Some(cost)) }
             }
             AskCommand::Peek { budget, cost } => of(ClientVerb::Peek, budget, Some(cost)),
-            AskCommand::Explain { budget, cost } => of(ClientVerb::Explain, budget, Some(cost)),
+            AskCommand::Explain { budget, cost, at } => {
+                Self { at, ..of(ClientVerb::Explain, budget, Some(cost)) }
+            }
             AskCommand::Refund { budget, cost } => of(ClientVerb::Refund, budget, Some(cost)),
             AskCommand::Reset { budget } => of(ClientVerb::Reset, budget, None),
             AskCommand::Acquire { budget, cost, id } => {
@@ -241,7 +251,7 @@ impl From<AskCommand> for ParsedCommand {
 
 /// Sends the request and prints the answer. Returns whether the request passes, or is done.
 async fn ask(command: AskCommand) -> Result<bool> {
-    let ParsedCommand { verb, budget, cost, max_wait, id, charged } = command.into();
+    let ParsedCommand { verb, budget, cost, max_wait, id, charged, at } = command.into();
     let BudgetArgs { policy, key, app, to, trust, token, timeout: Span(timeout), output } = &budget;
     if policy.is_empty() {
         bail!("POLICY: is empty; expected the name of a policy, such as `login`");
@@ -254,6 +264,7 @@ async fn ask(command: AskCommand) -> Result<bool> {
         max_wait_ms: max_wait.map(whole_ms).transpose()?,
         id: id.as_deref(),
         charged,
+        at: at.map(|rate| rate.to_string()),
     };
     let mut request = http::post(verb.path(), body.json());
     let has_token = token.add(&mut request, to)?;

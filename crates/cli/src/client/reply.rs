@@ -67,6 +67,24 @@ struct ExplainReply {
     #[serde(default)]
     rules: Option<Vec<ExplainedRule>>,
     leases: Option<ExplainedLeases>,
+    endurance: Option<ExplainedEndurance>,
+}
+
+/// Endurance of a full budget under a steady load.
+#[derive(Debug, Deserialize)]
+struct ExplainedEndurance {
+    at: String,
+    admitted: u64,
+    lasts_us: u64,
+    delay_us: u64,
+    over: Option<ExplainedOver>,
+}
+
+/// The first refusal of a steady load.
+#[derive(Debug, Deserialize)]
+struct ExplainedOver {
+    rule: String,
+    full_after_us: u64,
 }
 
 /// The leases of permits of the key.
@@ -116,7 +134,28 @@ impl ExplainReply {
         if let Some(leases) = &self.leases {
             leases.add_to(&mut lines);
         }
+        if let Some(endurance) = &self.endurance {
+            endurance.add_to(&mut lines);
+        }
         lines
+    }
+}
+
+impl ExplainedEndurance {
+    fn add_to(&self, lines: &mut String) {
+        let Self { at, admitted, lasts_us, delay_us, over } = self;
+        let (at, lasts) = (terminal::one_line(at), later(*lasts_us));
+        add(lines, format_args!("\nat {at}, from a full budget: {admitted} permits in {lasts}"));
+        if *delay_us > 0 {
+            add(lines, format_args!(", the last one delayed by {}", later(*delay_us)));
+        }
+        match over {
+            Some(ExplainedOver { rule, full_after_us }) => {
+                let (rule, full) = (terminal::one_line(rule), later(*full_after_us));
+                add(lines, format_args!(", then refused by {rule}; full again after {full}"));
+            }
+            None => *lines += ", none refused",
+        }
     }
 }
 
@@ -496,6 +535,33 @@ mod tests {
         let (passes, lines) =
             read(ClientVerb::Explain, body.as_bytes(), 0).expect("an explanation");
         assert!(passes && lines.ends_with("\n  tries (sliding_log): limit 5"), "{lines}");
+    }
+
+    #[test]
+    fn an_endurance_is_a_line_with_its_end() {
+        let line = |endurance: Value| {
+            let explained = json!({
+                "rules_of": "policy", "endurance": endurance,
+                "decision": {
+                    "allowed": true, "granted": 1, "wait_us": 0, "limit": 5, "remaining": 4, "retry_after_us": 0,
+                    "reset_after_us": 0, "rule": "tries",
+                },
+            });
+            let (_, lines) =
+                read(ClientVerb::Explain, explained.to_string().as_bytes(), 0).unwrap();
+            lines.lines().last().unwrap().to_owned()
+        };
+        let over = json!({"rule": "burst", "full_after_us": 1_992_000});
+        let refused = json!({"at": "500/s", "admitted": 249, "lasts_us": 498_000, "delay_us": 0, "over": over});
+        assert_eq!(
+            line(refused),
+            "at 500/s, from a full budget: 249 permits in 498 ms, then refused by burst; full again after 1.992 s"
+        );
+        let endless = json!({"at": "9/s", "admitted": 20_000, "lasts_us": 60_000_000, "delay_us": 2_000, "over": null});
+        assert_eq!(
+            line(endless),
+            "at 9/s, from a full budget: 20000 permits in 1 min, the last one delayed by 2 ms, none refused"
+        );
     }
 
     #[test]

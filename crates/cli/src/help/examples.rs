@@ -20,7 +20,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("peek", &["sluicegate peek login alice", "sluicegate peek login alice --output json"]),
-    ("explain", &["sluicegate explain login alice", "sluicegate explain login alice --cost 5"]),
+    (
+        "explain",
+        &[
+            "sluicegate explain login alice",
+            "sluicegate explain login alice --cost 5",
+            "sluicegate explain login --at 500/s",
+        ],
+    ),
     ("refund", &["sluicegate refund login alice", "sluicegate refund login alice --cost 2"]),
     (
         "settle",

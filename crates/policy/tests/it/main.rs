@@ -2,6 +2,7 @@
 
 mod anything;
 mod descriptors;
+mod endurance;
 mod envoy;
 mod example;
 mod in_force;

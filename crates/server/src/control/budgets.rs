@@ -102,7 +102,7 @@ impl EngineBudgets {
             }
             false => None,
         };
-        let explained = turn.explain(&check).await;
+        let explained = turn.explain(&check, None).await;
         let explained = explained.map_err(|error| unavailable(&terminal::decide_error(&error)))?;
         let answer = charged.as_ref().unwrap_or(&explained.answer);
         let rules = explained.rules.as_ref().map(|decisions| {

@@ -125,7 +125,7 @@ async fn settlements_and_explanations_are_seen() {
         engine.turn(Wire::Http).settle(&settlement).await.ok();
     }
     let look = Request { verb: Verb::Peek { cost: charged }, ..check("plain", b"k") };
-    engine.turn(Wire::Http).explain(&look).await.unwrap();
+    engine.turn(Wire::Http).explain(&look, None).await.unwrap();
     let expected = [("plain http allowed store", 1)];
     assert_eq!(counted(&engine), is(&expected));
     let operations: Vec<_> = engine.telemetry().counts.operations(Wire::Http).take(2).collect();

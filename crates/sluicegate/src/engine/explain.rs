@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use sluicegate_kernel::lease::{Holder, Marks, Message, Number};
 use sluicegate_kernel::{
-    Cost, Decision, HeldPermits, LeaseReply, Micros, Moment, NamedRule, PermitId, RuleSet, Verb,
+    Cost, Decision, HeldPermits, LeaseReply, Micros, Moment, NamedRule, PermitId, Rate, RuleSet,
+    Verb,
 };
-use sluicegate_policy::{Policy, Rules};
+use sluicegate_policy::{Endurance, Policy, Rules};
 use sluicegate_store::{RuleOrigin, Store, StoreError};
+use tokio::task::spawn_blocking;
 
 use super::request::ResolvedBudget;
 use super::{Answer, DecideError, Mode, Observer, Patience, Request, Turn};
@@ -27,6 +29,8 @@ pub struct Explanation {
     pub rules: Option<Vec<Decision>>,
     /// The lease of the key; `None`: this engine leases nothing.
     pub lease: Option<ExplainedLease>,
+    /// Endurance of the rules under the load that was asked about; `None` without one, and where a rule holds permits by id.
+    pub endurance: Option<Endurance>,
 }
 
 /// The lease of a key, over all holders and in this engine.
@@ -45,13 +49,18 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// Returns the answer that a check of `request` would get now, rule by rule. Whatever the verb of `request`,
     /// this is a `peek`: nothing is charged. The observer sees it.
     ///
-    /// Every rule is looked at separately, so others may be charged in between.
+    /// Every rule is looked at separately, so others may be charged in between. With `load`, the explanation has the
+    /// [`Endurance`] of the rules under it.
     ///
     /// # Errors
     /// [`DecideError`]; a store that does not answer is an error only if the policy does not configure what
     /// holds then.
     #[doc(hidden)]
-    pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, DecideError> {
+    pub async fn explain(
+        &self,
+        request: &Request<'_>,
+        load: Option<Rate>,
+    ) -> Result<Explanation, DecideError> {
         let cost = cost_of(&request.verb);
         let look = request.with_verb(Verb::Peek { cost }).with_patience(Patience::None);
         let answer = self.decide(&look).await?.answer;
@@ -66,7 +75,17 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             _ => None,
         };
         let lease = self.lease_of(&budget, rules.is_some()).await;
-        Ok(Explanation { policy: Arc::clone(policy), is_override, answer, rules, lease })
+        let endurance = match load {
+            Some(load) => {
+                let (rules, now) = (budget.rules.clone(), self.now);
+                // It can take 80 ms, in which other requests go on.
+                let calculated = spawn_blocking(move || rules.endurance(load, now)).await;
+                calculated.expect("the calculation does not panic")
+            }
+            None => None,
+        };
+        let policy = Arc::clone(policy);
+        Ok(Explanation { policy, is_override, answer, rules, lease, endurance })
     }
 
     /// Checks that the store itself answers for the budget of `request`: a change of a budget needs the store,

@@ -231,7 +231,7 @@ fn an_explanation_says_what_each_rule_would_and_changes_nothing() {
     let verb = Verb::Check { cost: Cost::new(3).unwrap() };
     let request = Request::new("two", Some(b"k"), verb);
     for _ in 0..2 {
-        let why = now(engine.turn().explain(&request)).unwrap();
+        let why = now(engine.turn().explain(&request, None)).unwrap();
         assert_eq!(
             (why.policy.name(), why.is_override, why.answer.rule()),
             ("two", false, "burst")
@@ -241,11 +241,11 @@ fn an_explanation_says_what_each_rule_would_and_changes_nothing() {
         assert_eq!(told.collect::<Vec<_>>(), [(false, 5, 2), (true, 9, 6)]);
     }
     store.fails_after(0, Executed::No);
-    let blind = now(engine.turn().explain(&request)).unwrap();
+    let blind = now(engine.turn().explain(&request, None)).unwrap();
     assert_eq!((blind.answer.mode, blind.rules), (Mode::Local, None));
     for answers in [1, 2] {
         store.fails_after(answers, Executed::No);
-        let blind = now(engine.turn().explain(&request)).unwrap();
+        let blind = now(engine.turn().explain(&request, None)).unwrap();
         assert_eq!((blind.answer.mode, blind.rules), (Mode::Store, None), "gone in between");
     }
 }

@@ -51,6 +51,7 @@ pub struct RequestFields<'a> {
     pub checks: Option<&'a RawValue>,
     pub id: Option<Cow<'a, str>>,
     pub document: Option<&'a RawValue>,
+    pub at: Option<Cow<'a, str>>,
     form: &'static Form,
     /// The fields that were read, a bit each.
     seen: u16,
@@ -77,6 +78,7 @@ impl<'a> RequestFields<'a> {
             checks: None,
             id: None,
             document: None,
+            at: None,
             form,
             seen: 0,
             reading: None,
@@ -149,6 +151,7 @@ impl<'a> RequestFields<'a> {
             Field::App => &mut self.app,
             Field::Op => &mut self.op,
             Field::Id => &mut self.id,
+            Field::At => &mut self.at,
             _ => return,
         };
         *place = Some(text);

@@ -24,6 +24,8 @@ pub enum Field {
     ActualCost,
     Checks,
     Atomic,
+    /// A steady load, as a rate.
+    At,
 }
 
 /// The kind of value that a field has.
@@ -65,6 +67,7 @@ impl Field {
             Self::ActualCost => "cost",
             Self::Checks => "checks",
             Self::Atomic => "atomic",
+            Self::At => "at",
         }
     }
 
@@ -83,6 +86,7 @@ impl Field {
             Self::Document => "a policy document",
             Self::Checks => "a list of 1..=100 objects",
             Self::Atomic => "`true` or `false`",
+            Self::At => "a rate (string), such as `500/s`",
         }
     }
 
@@ -93,7 +97,7 @@ impl Field {
             Self::MaxWaitMs => FieldKind::Whole { min: 0, max: SPAN_MAX_US / 1_000 },
             Self::Cost | Self::Charged => FieldKind::Whole { min: 1, max: COST_MAX },
             Self::ActualCost => FieldKind::Whole { min: 0, max: COST_MAX },
-            Self::Policy | Self::App | Self::Op => FieldKind::Text { bytes_max: None },
+            Self::Policy | Self::App | Self::Op | Self::At => FieldKind::Text { bytes_max: None },
             Self::Key | Self::Id => FieldKind::Text { bytes_max: Some(KEY_BYTES_MAX) },
             Self::Atomic => FieldKind::Flag,
             Self::Document | Self::Checks => FieldKind::Raw,

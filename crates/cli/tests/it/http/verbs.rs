@@ -284,6 +284,34 @@ fn an_explanation_names_every_rule_and_charges_nothing() {
     assert_eq!((&shop["apps"], &shop["app"]), (&json!(["checkout"]), &json!("checkout")));
 }
 
+#[test]
+fn an_explanation_shows_how_long_a_full_budget_admits_a_load() {
+    let started = start(&[]);
+    started.ok("/v1/check", &json!({"policy": "two", "key": "k", "cost": 5}));
+    let of = |policy, at| json!({"policy": policy, "key": "k", "at": at});
+    let two = started.ok("/v1/explain", &of("two", "120r/m"));
+    let (at, lasts) = ("120/m", 2_500_000);
+    let over = json!({"rule": "burst", "full_after_us": 5 * 17_280_000_000_u64 - lasts});
+    let expected = json!({"at": at, "admitted": 5, "lasts_us": lasts, "delay_us": 0, "over": over});
+    assert_eq!(two["endurance"], expected);
+    let soon = started.ok("/v1/explain", &of("soon", "1/min"));
+    assert_eq!(soon["endurance"]["over"], Value::Null, "{soon}");
+    for without in [of("held", "1/s"), json!({"policy": "two", "key": "k"})] {
+        assert_eq!(started.ok("/v1/explain", &without).get("endurance"), None, "{without}");
+    }
+    for (at, problem) in [
+        (json!("5"), "at: invalid rate `5`: expected up to 4294967296 permits"),
+        (json!(5), "at: `5` is not a rate (string), such as `500/s`"),
+    ] {
+        let asked = json!({"policy": "two", "at": at});
+        let (status, answer) = started.server.post("/v1/explain", &asked);
+        let detail = answer["detail"].as_str().unwrap();
+        assert!(status == 400 && detail.starts_with(problem), "{status} {detail}");
+    }
+    let peek = json!({"policy": "two", "at": "5/s"});
+    assert_eq!(started.server.post("/v1/peek", &peek).0, 400);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn on_redis_batches_settlements_and_explanations_are_the_same_for_all_servers() {
     let redis = need!(RedisServer::start(Options::default()).await);

@@ -312,6 +312,10 @@ const fn meaning(field: Field) -> &'static str {
         Field::ActualCost => "Actual cost in permits.",
         Field::Checks => "The checks.",
         Field::Atomic => "Whether to charge all checks or none; default `false`.",
+        Field::At => {
+            "A steady load of requests of one permit, such as `500/s`. The answer then has \
+             `endurance`."
+        }
         Field::AtUs | Field::Op | Field::MaxWaitUs | Field::Document => "",
     }
 }

@@ -287,9 +287,9 @@ async fn explain(
     let ask = OperationRequest::decode(Operation::Explain, &bytes, new_id)?;
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| handler.refuse(refused))?;
-    let explanation = handler.engine.turn(Wire::Http).explain(&request).await;
+    let explanation = handler.engine.turn(Wire::Http).explain(&request, ask.at).await;
     let explanation = explanation.map_err(|error| handler.undecided(error, request.app))?;
-    Ok(respond(StatusCode::OK, JSON, encode_explanation(&request, explanation)))
+    Ok(respond(StatusCode::OK, JSON, encode_explanation(&request, explanation, ask.at)))
 }
 
 impl HttpHandler {

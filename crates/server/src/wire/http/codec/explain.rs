@@ -4,8 +4,8 @@ use serde::Serialize;
 use sluicegate::internals::http::headers::window_s;
 use sluicegate::internals::{ExplainedLease, Explanation};
 use sluicegate::{Admission, Micros, Request, Verb};
-use sluicegate_kernel::NamedRule;
-use sluicegate_policy::Overflow;
+use sluicegate_kernel::{NamedRule, Rate};
+use sluicegate_policy::{Endurance, Overflow};
 use utoipa::ToSchema;
 
 use super::reply::{DecisionBody, decided, json};
@@ -39,6 +39,39 @@ pub(crate) struct Explained<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     leases: Option<ExplainedLeases>,
+    /// Endurance of the rules under the load `at`; absent without `at`, and where a rule holds permits by id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    endurance: Option<ExplainedEndurance<'a>>,
+}
+
+/// Endurance of the rules, from a full budget: the time for which they admit a steady load of requests of one permit. `overflow` does not apply.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Endurance)]
+struct ExplainedEndurance<'a> {
+    /// The load.
+    at: String,
+    /// Permits that are admitted before the first refusal, or in `lasts_us` if there is none. Limits above 1,000 are
+    /// calculated to a thousandth.
+    admitted: u64,
+    /// Time until the first refusal, or the length of what was calculated: 20,000 decisions, and ten years at most.
+    lasts_us: u64,
+    /// Time for which the last request is delayed.
+    delay_us: u64,
+    /// The first refusal; `null` if there is none in `lasts_us`.
+    #[schema(required)]
+    over: Option<ExplainedOver<'a>>,
+}
+
+/// The first refusal of a steady load.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Over)]
+struct ExplainedOver<'a> {
+    /// Name of the rule that refuses.
+    #[schema(value_type = String)]
+    rule: &'a str,
+    /// Time without requests until the budget of that rule is full again.
+    full_after_us: u64,
 }
 
 /// Leases of a key's permits.
@@ -101,9 +134,9 @@ struct RuleRemaining {
     reset_after_us: u64,
 }
 
-/// Writes the explanation of `request`.
-pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8> {
-    let Explanation { policy, is_override, answer, rules, lease } = explanation;
+/// Writes the explanation of `request`, with the endurance of the rules under the load `at`.
+pub(crate) fn encode(request: &Request<'_>, explanation: Explanation, at: Option<Rate>) -> Vec<u8> {
+    let Explanation { policy, is_override, answer, rules, lease, endurance } = explanation;
     let would_charge = match request.verb {
         Verb::Peek { cost } if answer.decision.allowed() => cost.get(),
         _ => 0,
@@ -118,8 +151,8 @@ pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8>
             reset_after_us: decision.reset_after.get(),
         })
     };
-    let named = admission.answer.rules().rules().iter().enumerate();
-    let rules = named.map(|(place, NamedRule { name, rule })| ExplainedRule {
+    let names = admission.answer.rules().rules();
+    let rules = names.iter().enumerate().map(|(place, NamedRule { name, rule })| ExplainedRule {
         name,
         algorithm: rule.algorithm(),
         limit: rule.limit(),
@@ -137,7 +170,26 @@ pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8>
         decision: decided(&admission, None),
         rules: rules.collect(),
         leases: lease.map(explained_leases),
+        endurance: at.zip(endurance).map(|(at, it)| explained_endurance(at, it, names)),
     })
+}
+
+fn explained_endurance(
+    at: Rate,
+    endurance: Endurance,
+    rules: &[NamedRule],
+) -> ExplainedEndurance<'_> {
+    let Endurance { admitted, lasts, delay, over } = endurance;
+    ExplainedEndurance {
+        at: at.to_string(),
+        admitted,
+        lasts_us: lasts.get(),
+        delay_us: delay.get(),
+        over: over.map(|over| ExplainedOver {
+            rule: &rules[over.rule].name,
+            full_after_us: over.full_after.get(),
+        }),
+    }
 }
 
 fn explained_leases(ExplainedLease { status, out, here }: ExplainedLease) -> ExplainedLeases {

@@ -99,7 +99,8 @@ impl Operation {
         match self {
             Self::Check => &CHECK,
             Self::Batch => &BATCH,
-            Self::AtMost | Self::Peek | Self::Refund | Self::Explain => &COST,
+            Self::AtMost | Self::Peek | Self::Refund => &COST,
+            Self::Explain => &EXPLAIN,
             Self::Reset => &KEY,
             Self::Acquire => &ACQUIRE,
             Self::Renew | Self::Release => &PERMIT,
@@ -126,6 +127,11 @@ static CHECK: Form = Form {
 
 static COST: Form = Form {
     fields: &[Field::Policy, Field::Key, Field::App, Field::Cost],
+    example: r#"{"policy":"p","key":"k"}"#,
+};
+
+static EXPLAIN: Form = Form {
+    fields: &[Field::Policy, Field::Key, Field::App, Field::Cost, Field::At],
     example: r#"{"policy":"p","key":"k"}"#,
 };
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use sluicegate::internals::Settlement;
 use sluicegate::{Cost, Micros, Patience, PermitId, Request, Verb};
+use sluicegate_kernel::Rate;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::param::within;
 use sluicegate_text::fields::{Field, FieldError, FieldKind, RequestFields};
@@ -19,6 +20,8 @@ pub(crate) struct OperationRequest<'a> {
     app: Option<Cow<'a, str>>,
     verb: Verb,
     patience: Patience,
+    /// The steady load of an explanation.
+    pub(crate) at: Option<Rate>,
     /// The id of the permit.
     pub(crate) id: Option<Cow<'a, str>>,
     /// The server generated the id.
@@ -58,6 +61,7 @@ impl<'a> OperationRequest<'a> {
             fields.id = Some(Cow::Owned(new_id()));
         }
         let verb = verb(operation, &fields)?;
+        let at = fields.at.as_deref().map(rate_of).transpose()?;
         let RequestFields { policy, key, app, id, max_wait_ms, .. } = fields;
         let policy = policy.ok_or(FieldError::Missing(Field::Policy))?;
         let patience = match (&verb, max_wait_ms) {
@@ -66,7 +70,7 @@ impl<'a> OperationRequest<'a> {
             }
             _ => Patience::Policy,
         };
-        Ok(Self { policy, key, app, verb, patience, id, is_named_here })
+        Ok(Self { policy, key, app, verb, patience, at, id, is_named_here })
     }
 
     /// The request as the engine takes it.
@@ -155,6 +159,10 @@ fn verb(operation: Operation, fields: &RequestFields<'_>) -> Result<Verb, Proble
 
 fn cost_of(permits: u64) -> Result<Cost, Problem> {
     Cost::new(permits).map_err(|error| Problem::bad_request(error.to_string()))
+}
+
+fn rate_of(text: &str) -> Result<Rate, Problem> {
+    text.parse().map_err(|error| Problem::bad_request(format!("{}: {error}", Field::At.name())))
 }
 
 /// `number`, if it is in the range of `field`.
