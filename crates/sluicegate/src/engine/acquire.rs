@@ -293,15 +293,19 @@ impl<S: Store + 'static, O: Observer> Engine<S, O> {
 
 impl<S: Store, O: Observer> Engine<S, O> {
     /// Calls the waiting requests that `ruling` on `verb` names.
+    #[inline]
     pub(super) fn call_waiters(
         &self,
         budget: &ResolvedBudget<'_>,
         verb: &Verb,
         ruling: &mut Ruling,
     ) {
-        if ruling.called.is_empty() {
-            return;
+        if !ruling.called.is_empty() {
+            self.call_named(budget, verb, ruling);
         }
+    }
+
+    fn call_named(&self, budget: &ResolvedBudget<'_>, verb: &Verb, ruling: &mut Ruling) {
         let called = std::mem::take(&mut ruling.called);
         if let Verb::Wait { permit, .. } = *verb {
             let line = Claim::on(&budget.name, budget.key);

@@ -303,12 +303,16 @@ impl StoreGuard {
         question: GuardedRequest<'_>,
         asked: Result<StoreAnswer, StoreError>,
     ) -> Result<Ruling, StoreError> {
-        let is_perhaps_granted = is_named(question.request.verb)
-            && asked.as_ref().is_err_and(|error| error.executed() == Executed::Perhaps);
-        let ruling = self.ruling_after(question, asked)?;
-        Ok(Ruling { is_perhaps_granted, ..ruling })
+        if !is_named(question.request.verb) {
+            return self.ruling_after(question, asked);
+        }
+        let is_lost = asked.as_ref().is_err_and(|error| error.executed() == Executed::Perhaps);
+        let mut ruling = self.ruling_after(question, asked)?;
+        ruling.is_perhaps_granted = is_lost;
+        Ok(ruling)
     }
 
+    #[inline]
     fn ruling_after(
         &self,
         question: GuardedRequest<'_>,

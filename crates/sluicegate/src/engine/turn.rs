@@ -202,6 +202,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 
     /// Returns whether the store is all that has to be waited for.
+    #[inline]
     fn is_asked_with_others(&self, request: &Request<'_>, budget: &ResolvedBudget<'_>) -> bool {
         !self.engine.observer.wraps_decisions() && !self.may_be_held(request, budget)
     }
