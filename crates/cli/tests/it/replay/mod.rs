@@ -10,6 +10,7 @@ mod logs;
 mod operations;
 mod pictures;
 mod redis;
+mod scripts;
 mod streamed;
 mod waiting;
 
