@@ -30,10 +30,18 @@ func TestPermitsOfNetHTTPAreHeldAsAllHold(t *testing.T) {
 // The handler runs on when a timeout has answered in its place, and so its permit is held.
 func TestAHandlerThatTimedOutHoldsItsPermitUntilItReturns(t *testing.T) {
 	reject, leave := guardtest.Permits(t, 1).Policy("reject"), make(chan struct{})
-	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave })
-	h := http.TimeoutHandler(sghttp.Concurrency(reject)(slow), time.Millisecond, "too late")
-	if r := get(h, "203.0.113.7:1"); r.StatusCode != http.StatusServiceUnavailable {
-		t.Error(r.StatusCode)
+	// Its time is over as soon as the handler has begun.
+	ctx, timeOut := context.WithCancel(context.Background())
+	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		timeOut()
+		<-leave
+	})
+	h := http.TimeoutHandler(sghttp.Concurrency(reject)(slow), time.Hour, "too late")
+	r := httptest.NewRequest("GET", "/orders", nil).WithContext(ctx)
+	r.RemoteAddr = "203.0.113.7:1"
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {
+		t.Error(w.Code)
 	}
 	if remaining := guardtest.Remaining(t, reject, "203.0.113.7"); remaining != 0 {
 		t.Errorf("%d remain", remaining)
